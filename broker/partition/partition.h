@@ -1,0 +1,98 @@
+/* One partition that this broker hosts: its log, its two locks, its positions, and who waits for them.
+ *
+ * Shared by I/O loops. `append` serialises writers and is held across pwritev; loops only try it: a produce is
+ * queued (partition_enqueue) and whoever gets the lock writes all that is queued in one go (partition_drain),
+ * so a slow disk holds up one loop only and contention makes larger writes. `state` guards role, epoch, marks
+ * and waiters and is never held across a system call. Completions and wake-ups go to the inbox of the loop
+ * that asked, or run at once when that is the calling loop.
+ *
+ * Knows the log and nothing of ZooKeeper, connections or messages.
+ */
+#ifndef BROOK_PARTITION_PARTITION_H
+#define BROOK_PARTITION_PARTITION_H
+
+#include "broker/storage/log.h"
+#include "proto/base/inbox.h"
+
+struct partition;
+
+/* `log` is taken over. */
+int partition_new(const char *topic, int32_t number, const uint8_t topic_id[16], struct log **log,
+                  struct partition **ret_partition);
+struct partition *partition_ref(struct partition *p);
+/* The last reference closes the log if it is still open. */
+void partition_unref(struct partition *p);
+
+const char *partition_topic(const struct partition *p);
+int32_t partition_number(const struct partition *p);
+const uint8_t *partition_topic_id(const struct partition *p);
+struct log *partition_log(struct partition *p); /* borrowed; reading calls only, unless under `append` */
+
+/* ---- role ------------------------------------------------------------------------------------------- */
+
+/* Become leader at `leader_epoch` (never lower than before: -BROOK_E_FENCED_EPOCH), or stop leading. Queued
+ * appends and waiters are answered -BROOK_E_NOT_LEADER when leading ends. */
+int partition_lead(struct partition *p, int32_t leader_epoch);
+void partition_stop_leading(struct partition *p);
+bool partition_is_leader(struct partition *p, int32_t *ret_epoch);
+
+struct partition_marks {
+    int64_t log_start;
+    int64_t high_watermark;
+    int64_t log_end;
+    int32_t leader_epoch;
+    bool is_leader;
+};
+void partition_marks(struct partition *p, struct partition_marks *ret);
+
+/* ---- append ----------------------------------------------------------------------------------------- */
+
+/* One produce to one partition; embedded in the request that asked, which keeps it alive until `done`. */
+struct partition_append {
+    /* set by the caller */
+    struct log_batch *batches; /* checked; memory stays put and writable until done */
+    size_t batches_count;
+    bool wait_for_all;         /* acks=all: done when the high watermark has passed it */
+    struct inbox *inbox;       /* of the calling loop; `done` runs on the thread that drains it */
+    void (*done)(struct partition_append *a);
+    /* results */
+    struct brook_error error; /* code 0: stored */
+    int64_t base_offset;
+    int64_t log_start_offset;
+    /* the partition's */
+    int64_t last_offset;
+    struct partition_append *next;
+    struct inbox_item item;
+};
+/* Queue; the answer comes through `done`, exactly once, never from inside this call. */
+void partition_enqueue(struct partition *p, struct partition_append *a);
+/* To be called once per loop turn for each partition enqueued to: try the append lock and write everything
+ * queued. Answers of this loop's own appends (same inbox) run inside this call. */
+void partition_drain(struct partition *p, struct inbox *own);
+/* Give up an append with wait_for_all at its deadline: answered -BROOK_E_TIMED_OUT, unless it was answered
+ * already (returns false). Own loop only. */
+bool partition_cancel(struct partition *p, struct partition_append *a);
+
+/* Run `work` under the append lock, waiting for it (disk threads: retention, truncation, close). */
+void partition_with_append_lock(struct partition *p, void (*work)(struct partition *p, void *arg), void *arg);
+
+/* ---- waiting for data ------------------------------------------------------------------------------- */
+
+/* A reader that waits until there is something at `offset` below the mark it may read to. Embedded; one shot. */
+struct partition_waiter {
+    struct partition_waiter *next;
+    struct partition_waiter **previous; /* NULL: not registered */
+    int64_t offset;
+    bool is_follower; /* woken by the log end instead of the high watermark */
+    struct inbox *inbox;
+    struct inbox_item item;
+    void (*wake)(struct partition_waiter *w); /* own loop */
+    bool posted;
+};
+/* Register under `state` after looking again: returns false, without registering, when there is something
+ * already (or the partition is not led here any more). */
+bool partition_wait(struct partition *p, struct partition_waiter *w);
+/* Own loop. After this `wake` does not run any more, unless `posted` says that its item lies in the inbox: then
+ * the waiter's memory must stay until the item has run (wake is not called then). */
+void partition_unwait(struct partition *p, struct partition_waiter *w);
+#endif

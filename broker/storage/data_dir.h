@@ -1,0 +1,57 @@
+/* A data directory: lock, identity, clean-stop marker, checkpoints, and the partitions in it.
+ *
+ * One process per directory (`.lock`, F_OFD_SETLK, naming its owner). The marker is removed, and the removal
+ * synced, before any log is touched; it is written last. Side files are replaced atomically; a bad one means
+ * "not known", never zero. One thread at a time (the caller's).
+ */
+#ifndef BROOK_STORAGE_DATA_DIR_H
+#define BROOK_STORAGE_DATA_DIR_H
+
+#include "broker/storage/log.h"
+
+#include <limits.h>
+
+struct data_dir;
+
+/* Found at opening: one per partition directory. */
+struct data_dir_partition {
+    char topic[256];
+    int32_t partition;
+    uint8_t topic_id[16]; /* of partition.metadata; zero: the file is not there */
+    struct log_hint hint;
+};
+
+/* Open (create) the directory, lock it, check `broker_id` and `cluster_id` against meta.properties (written if
+ * missing). Returns 0; -BROOK_E_LOCKED (the sentence names the owner); -BROOK_E_CONFIG (another broker's or
+ * cluster's directory); -BROOK_E_STORAGE_FULL; -BROOK_E_STORAGE_ERROR. */
+int data_dir_open(const char *path, int32_t broker_id, const char *cluster_id, struct data_dir **ret_dir,
+                  struct brook_error *error);
+/* Write the checkpoints and, with `clean`, the marker. Returns 0 or -BROOK_E_STORAGE_ERROR. NULL is fine. */
+int data_dir_close(struct data_dir *dir, bool clean);
+const char *data_dir_path(const struct data_dir *dir);
+/* Whether the last stop was clean, and the broker epoch that the marker names (-1: none). */
+bool data_dir_was_clean(const struct data_dir *dir, int64_t *ret_broker_epoch);
+/* To be named by the marker. */
+void data_dir_set_broker_epoch(struct data_dir *dir, int64_t broker_epoch);
+
+/* The partitions found; borrowed, good until close. Leftovers of deletions have been swept. */
+const struct data_dir_partition *data_dir_partitions(const struct data_dir *dir, size_t *ret_count);
+/* Directory of a partition: writes "<path>/<topic>-<partition>". */
+void data_dir_partition_path(const struct data_dir *dir, const char *topic, int32_t partition,
+                             char buffer[PATH_MAX]);
+/* Write partition.metadata into an existing partition directory. */
+int data_dir_write_topic_id(const struct data_dir *dir, const char *topic, int32_t partition,
+                            const uint8_t topic_id[16]);
+/* Set a directory aside under a "-stray" name; it is reported, never deleted. */
+int data_dir_set_aside(struct data_dir *dir, const char *topic, int32_t partition);
+
+/* Checkpoints: replace recovery-point-offset-checkpoint and log-start-offset-checkpoint. */
+struct data_dir_checkpoint {
+    const char *topic;
+    int32_t partition;
+    int64_t recovery_point;
+    int64_t start_offset;
+    int64_t high_watermark;
+};
+int data_dir_checkpoint(struct data_dir *dir, const struct data_dir_checkpoint *entries, size_t count);
+#endif

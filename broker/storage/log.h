@@ -1,0 +1,125 @@
+/* A log: the segments of one partition in one directory. FORMAT.md draws the files.
+ *
+ * One writer, many readers. Calls marked [writer] change the log and are serialised by the caller (the
+ * partition's append lock); all others may run on any thread at the same time as the writer. The log's own
+ * lock guards its positions and segment list and is never held across a system call.
+ * The log knows no network, no ZooKeeper, no roles; offsets count records, positions count bytes.
+ */
+#ifndef BROOK_STORAGE_LOG_H
+#define BROOK_STORAGE_LOG_H
+
+#include "proto/base/err.h"
+#include "proto/record/batch.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+struct diag;
+struct log;
+struct segment;
+
+struct log_settings {
+    int64_t segment_bytes;        /* roll beyond; at most 2^31 - 1 */
+    int64_t segment_ms;           /* roll when the first batch is older */
+    int32_t segment_index_bytes;  /* roll when an index is full */
+    int32_t index_interval_bytes;
+    int64_t retention_ms;         /* -1: for ever */
+    int64_t retention_bytes;      /* -1: without limit */
+    int64_t file_delete_delay_ms;
+};
+/* The defaults of FORMAT.md. */
+void log_settings_default(struct log_settings *settings);
+
+/* What is known about the last stop. */
+struct log_hint {
+    bool clean;              /* the clean-stop marker was there */
+    int64_t recovery_point;  /* everything below is on stable storage; -1: not known */
+    int64_t start_offset;    /* from the checkpoint; -1: not known */
+};
+
+/* What opening found, for the one line in the log of whoever opened it. */
+struct log_recovery {
+    bool scanned;
+    int64_t bytes_scanned;
+    int64_t bytes_cut;       /* torn tail */
+    int32_t indexes_rebuilt;
+};
+
+/* Open or create the log in `directory` (created if missing; its parent must exist). `settings` are copied.
+ * Returns 0; -BROOK_E_STORAGE_FULL; -BROOK_E_STORAGE_ERROR; -BROOK_E_UNSUPPORTED_FORMAT (messages older than
+ * v2); -BROOK_E_CORRUPT_BATCH (a bad batch with good ones behind it: nothing was cut); with a sentence. */
+int log_open(const char *directory, const struct log_settings *settings, const struct log_hint *hint,
+             struct log **ret_log, struct log_recovery *ret_recovery, struct brook_error *error);
+/* [writer] Write the indexes, sync, close. Readers' ranges stay good. NULL is fine. Returns 0 or
+ * -BROOK_E_STORAGE_ERROR (the log is closed all the same, but must not count as cleanly stopped). */
+int log_close(struct log *log);
+
+/* Offset of the first record kept; of the next one to be appended; end of what is on stable storage. */
+int64_t log_start_offset(struct log *log);
+int64_t log_end_offset(struct log *log);
+int64_t log_durable_end(struct log *log);
+int64_t log_bytes(struct log *log);
+size_t log_segments_count(struct log *log);
+/* NULL while all is well, else why the log takes no appends any more. */
+const char *log_offline_reason(struct log *log);
+
+/* One batch to append: whole, checked (batch_check_produced), in memory that is the caller's and writable.
+ * Base offset and leader epoch are patched into it. */
+struct log_batch {
+    void *data;
+    struct batch_header header; /* as read; base_offset is set on success */
+};
+
+/* [writer] Append `count` (at least 1) batches in order with consecutive offsets, in as few pwritev calls as
+ * the system allows, rolling where needed. All or nothing: on failure the file is cut back, offsets are as
+ * before, and the answer is -BROOK_E_STORAGE_FULL or -BROOK_E_STORAGE_ERROR; when even the cut fails the log
+ * is offline (-BROOK_E_LOG_OFFLINE from then on). `now_ms`: wall clock, for rolling by age.
+ * On success *ret_base is the first offset given. */
+int log_append(struct log *log, struct log_batch *batches, size_t count, int32_t leader_epoch, int64_t now_ms,
+               int64_t *ret_base, struct brook_error *error);
+/* [writer] Followers: append batches that carry their offsets (rising, each base >= the end). */
+int log_append_as_follower(struct log *log, struct log_batch *batches, size_t count, int64_t now_ms,
+                           struct brook_error *error);
+
+/* A piece of a segment, good until log_range_done() whatever happens to the log: for sendfile or pread. */
+struct log_range {
+    struct segment *segment; /* counted reference; NULL: empty range */
+    int fd;                  /* the segment's, for reading at explicit positions only */
+    off_t position;
+    size_t bytes;
+};
+void log_range_done(struct log_range *range);
+
+/* The batches from the one that contains `offset` on, below `end_offset` (a batch that holds it or higher is
+ * not included), at most `bytes_max` bytes of one segment: whole batches where a cheap look says so, else a
+ * trailing partial one is possible. The first batch is included whole even beyond `bytes_max` when
+ * `whole_first`, as long as it has at most `first_bytes_max`.
+ * Returns 0 (ret->bytes may be 0: nothing there yet); -BROOK_E_OFFSET_OUT_OF_RANGE (below start or above end);
+ * -BROOK_E_STORAGE_ERROR. */
+int log_read(struct log *log, int64_t offset, int64_t end_offset, size_t bytes_max, bool whole_first,
+             size_t first_bytes_max, struct log_range *ret_range);
+
+/* The first offset whose record has timestamp >= `timestamp`, exact to the record, below `end_offset`.
+ * Reads and may expand a batch: not for an I/O loop when it may hit the disk.
+ * Returns 0, -BROOK_E_NOT_FOUND, or a storage or batch error. */
+int log_find_time(struct log *log, int64_t timestamp, int64_t end_offset, size_t expanded_bytes_max,
+                  int64_t *ret_offset, int64_t *ret_timestamp);
+
+/* [writer] Remove whole segments that are past retention at `now_ms`; the active one is rolled first when all
+ * its records are. Returns the number removed, or a negative error. */
+int log_retain(struct log *log, int64_t now_ms);
+/* [writer] Cut so that the next offset is max(offset, start). Above the end: nothing. */
+int log_truncate(struct log *log, int64_t offset, struct brook_error *error);
+/* [writer] New settings from now on. */
+void log_configure(struct log *log, const struct log_settings *settings);
+
+/* Any thread (the flusher): fdatasync what was appended before the call; then log_durable_end() says how far.
+ * A failure takes the log offline: nothing is retried. */
+int log_flush(struct log *log);
+
+/* Rename the directory to its "-delete" form and remove it when no range is out any more. Takes *log. */
+int log_delete(struct log **log);
+#endif

@@ -1,0 +1,30 @@
+#include "proto/base/clock.h"
+
+#include <time.h>
+
+static int64_t read_ns(clockid_t id)
+{
+    struct timespec t;
+    clock_gettime(id, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t clock_boot_ns(void)
+{
+    return read_ns(CLOCK_BOOTTIME);
+}
+
+int64_t clock_boot_ms(void)
+{
+    return read_ns(CLOCK_BOOTTIME) / 1000000;
+}
+
+int64_t clock_wall_ms(void)
+{
+    return read_ns(CLOCK_REALTIME) / 1000000;
+}
+
+int64_t clock_cpu_ns(void)
+{
+    return read_ns(CLOCK_PROCESS_CPUTIME_ID);
+}

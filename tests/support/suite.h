@@ -1,0 +1,45 @@
+/* What every Check program here shares: a main, a throw-away directory, a seed that is printed, bounded waits.
+ *
+ *     START_TEST(append_fails_whole) { ... } END_TEST
+ *     SUITE_MAIN("storage/log", SUITE_TEST(append_fails_whole), SUITE_TEST(...))
+ *
+ * One test alone:  CK_RUN_CASE=append_fails_whole build/tests/unit/storage/test_log
+ * (each test is a test case of its own name).
+ */
+#ifndef BROOK_TESTS_SUITE_H
+#define BROOK_TESTS_SUITE_H
+
+#include <check.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct suite_test {
+    const char *name;
+    const TTest *test;
+    double timeout_s; /* 0: 20 s, more under sanitizers */
+};
+#define SUITE_TEST(function) {#function, function, 0}
+#define SUITE_TEST_SLOW(function, seconds) {#function, function, seconds}
+#define SUITE_MAIN(name, ...) \
+    int main(void) \
+    { \
+        static const struct suite_test tests[] = {__VA_ARGS__}; \
+        return suite_run(name, tests, sizeof tests / sizeof tests[0]); \
+    }
+int suite_run(const char *name, const struct suite_test *tests, unsigned count);
+
+/* A fresh directory under $TMPDIR (or /tmp), removed with everything in it when the test process exits
+ * normally or a later suite finds it. Never NULL. */
+const char *suite_directory(void);
+void suite_remove_tree(const char *path);
+
+/* The seed of this run: $BROOK_SEED or the clock; printed on stderr the first time. */
+uint64_t suite_seed(void);
+/* A small generator (splitmix64) for property tests. */
+uint64_t suite_random(uint64_t *state);
+uint64_t suite_random_below(uint64_t *state, uint64_t bound);
+
+/* Poll `condition` every few milliseconds; false after `timeout_ms` (three times that under sanitizers). */
+bool suite_wait(bool (*condition)(void *arg), void *arg, int timeout_ms);
+#endif
