@@ -20,14 +20,20 @@ int record_walker_init(struct record_walker *w, const struct batch_header *h, co
     return 0;
 }
 
-/* Most varints in a record have one byte. */
+/* Most varints in a record have one byte or two. */
 static inline const uint8_t *read_int(const uint8_t *p, const uint8_t *end, int32_t *ret_value)
 {
-    if (p < end && *p < 0x80) {
-        *ret_value = (*p >> 1) ^ -(*p & 1);
-        return p + 1;
+    if (end - p < 2)
+        return varint_read(p, end, ret_value);
+    int32_t u = p[0];
+    if (u >= 0x80) {
+        if (p[1] >= 0x80)
+            return varint_read(p, end, ret_value);
+        u = (u & 0x7f) | p[1] << 7;
+        p++;
     }
-    return varint_read(p, end, ret_value);
+    *ret_value = (u >> 1) ^ -(u & 1);
+    return p + 1;
 }
 
 /* A length and so many bytes; null is only where the length is -1. NULL when it goes beyond `end`. */
