@@ -136,6 +136,8 @@ static void fail_attempt(brook_producer *p, struct produce_batch *batch, int cod
     enum brook_advice advice = brook_error_advice(code);
     if (advice == BROOK_ADVICE_UNKNOWN || code == BROOK_E_CLOSED)
         batch->maybe = true;
+    if (code == BROOK_E_CONNECT_FAILED)
+        batch->attempts--; /* it never left */
     if (advice == BROOK_ADVICE_REFRESH)
         metadata_refresh(client_metadata(p->client));
     if (!is_worth_a_retry(p, batch, code)) {
