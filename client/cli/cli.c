@@ -417,7 +417,7 @@ static int unknown_command(const struct cli *cli, const char *first, const char 
     return second ? CLI_OK : CLI_USAGE;
 }
 
-int main(int argc, char **argv)
+int cli_main(int argc, char **argv)
 {
     struct cli cli = {0};
     signal(SIGPIPE, SIG_IGN);

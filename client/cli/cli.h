@@ -59,6 +59,9 @@ struct cli {
     int timeout_ms;
 };
 
+/* The whole program. Returns its exit code. */
+int cli_main(int argc, char **argv);
+
 /* The last value of an option, NULL when it was not given; a flag's value is "". */
 const char *cli_value(const struct cli *cli, const char *name);
 /* The `index`-th value of a repeated option, NULL behind the last. */
