@@ -95,6 +95,38 @@ START_TEST(every_changed_byte_stays_within_bounds)
 }
 END_TEST
 
+/* What a bad stream leaves behind in the libraries' contexts must not spoil the next one. */
+START_TEST(good_stream_is_read_after_any_bad_one)
+{
+    /* A frame that says it holds 9 bytes, cut within its only block. */
+    static const uint8_t lz4_with_content_size[] = {0x04, 0x22, 0x4d, 0x18, 0x68, 0x40, 9, 0, 0, 0,   0,
+                                                    0,    0,    0,    0x6d, 9,    0,    0, 0x80, 'a', 'b'};
+    struct codec *codec = new_codec();
+    uint8_t packed[512], spoilt[1024];
+    const void *data;
+    size_t n;
+    for (int i = CODEC_GZIP; i <= CODEC_ZSTD; i++) {
+        enum codec_id id = (enum codec_id)i;
+        size_t bytes;
+        ck_assert_int_eq(codec_compress(codec, id, words, WORDS_BYTES, packed, sizeof packed, &bytes), 0);
+        for (size_t cut = 0; cut < bytes; cut++) {
+            memcpy(spoilt, packed, cut);
+            memcpy(spoilt + cut, packed, bytes);
+            expand(codec, id, spoilt, cut + bytes, MIB, &data, &n);
+            expand(codec, id, packed, cut, MIB, &data, &n);
+            assert_words(codec, id, packed, bytes);
+            expand(codec, id, packed, bytes, cut % WORDS_BYTES, &data, &n);
+            assert_words(codec, id, packed, bytes);
+        }
+        if (id == CODEC_LZ4)
+            ck_assert_int_lt(expand(codec, id, lz4_with_content_size, sizeof lz4_with_content_size, MIB, &data, &n),
+                             0);
+        assert_words(codec, id, packed, bytes);
+    }
+    codec_free(codec);
+}
+END_TEST
+
 START_TEST(random_bytes_behind_a_good_header_stay_within_bounds)
 {
     struct codec *codec = new_codec();
@@ -287,6 +319,7 @@ END_TEST
 
 SUITE_MAIN("record/codec_hostile", SUITE_TEST(every_truncation_is_refused),
            SUITE_TEST(every_changed_byte_stays_within_bounds),
+           SUITE_TEST(good_stream_is_read_after_any_bad_one),
            SUITE_TEST_SLOW(random_bytes_behind_a_good_header_stay_within_bounds, 60),
            SUITE_TEST_SLOW(zeros_in_one_stream_is_stopped_at_the_limit, 60),
            SUITE_TEST_SLOW(gigabyte_of_zeros_in_many_streams_is_stopped_at_the_limit, 60),
