@@ -264,7 +264,7 @@ START_TEST(sigterm_stops_a_broker_quickly_with_zookeeper_there_stopped_or_gone)
     fprintf(stderr, "# stopped in %lld ms\n", (long long)(clock_boot_ms() - at));
     zookeeper_pause(brokers_zookeeper(b));
     ck_assert_int_eq(brokers_stop(b, 2, 8000), 0);
-    zookeeper_resume(brokers_zookeeper(b));
+    zookeeper_continue(brokers_zookeeper(b));
     zookeeper_kill(brokers_zookeeper(b));
     ck_assert_int_eq(brokers_stop(b, 3, 8000), 0);
     brokers_free(b);
