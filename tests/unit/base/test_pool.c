@@ -60,6 +60,13 @@ START_TEST(budget_counts_whole_slabs_and_is_given_back)
     slab_unref(c);
     ck_assert_uint_eq(pool_bytes_in_use(pool), 0);
     pool_unref(pool);
+
+    /* 20 KiB would fit, the slab of 32 KiB does not. */
+    pool = new_pool(60 * KIB, 0);
+    a = take(pool, 32 * KIB);
+    ck_assert_ptr_null(pool_take(pool, 20 * KIB));
+    slab_unref(a);
+    pool_unref(pool);
 }
 END_TEST
 
