@@ -47,6 +47,24 @@ START_TEST(records_of_every_size_are_whole)
 }
 END_TEST
 
+START_TEST(bound_holds_for_many_headers)
+{
+    static const char key[100];
+    struct record_header headers[300];
+    static uint8_t buffer[1 << 16];
+    for (int i = 0; i < 300; i++)
+        headers[i] = (struct record_header){key, i % 2 ? key : NULL, i % 100, i % 2 ? 64 : 0};
+    for (int32_t count = 0; count <= 300; count++) {
+        const struct record_view r = {.headers = headers, .headers_count = count};
+        struct batch_writer w;
+        batch_writer_init(&w, buffer, sizeof buffer);
+        ck_assert_int_eq(batch_writer_add(&w, &r), 0);
+        ck_assert_uint_le(w.bytes - BATCH_HEADER_BYTES, record_bytes_max(&r));
+        ck_assert_uint_ge(w.bytes - BATCH_HEADER_BYTES + (size_t)count * 9 + 36, record_bytes_max(&r));
+    }
+}
+END_TEST
+
 START_TEST(record_without_room_leaves_the_batch_as_it_was)
 {
     static const uint8_t value[100];
@@ -175,7 +193,7 @@ START_TEST(compressing_into_too_little_room_fails_and_may_be_tried_again)
 END_TEST
 
 SUITE_MAIN("record/batch_writer", SUITE_TEST(records_of_every_size_are_whole),
-           SUITE_TEST(record_without_room_leaves_the_batch_as_it_was), SUITE_TEST(absurd_lengths_fit_nowhere),
+           SUITE_TEST(bound_holds_for_many_headers), SUITE_TEST(record_without_room_leaves_the_batch_as_it_was), SUITE_TEST(absurd_lengths_fit_nowhere),
            SUITE_TEST_SLOW(batch_takes_no_more_records_than_the_limit, 60),
            SUITE_TEST(timestamps_are_the_first_and_the_largest), SUITE_TEST(finished_batch_names_its_producer),
            SUITE_TEST(compressing_into_too_little_room_fails_and_may_be_tried_again))

@@ -72,6 +72,7 @@ START_TEST(bad_records_are_refused)
         {"length too small", BYTES("\x0a\0\0\0\1\1\0")},
         {"length beyond the end", BYTES("\x0e\0\0\0\1\1\0")},
         {"length that never ends", BYTES("\xff\xff\xff\xff\xff\xff\xff")},
+        {"headers count cut in its middle", BYTES("\x0c\0\0\0\1\1\x80")},
         {"record ends before its length", BYTES("\x0e\0\0\0\1\1\0\0")},
         {"bytes behind the last record", BYTES("\x0c\0\0\0\1\1\0\0")},
         {"timestamp that never ends", BYTES("\x1e\0\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\0\0\1\1")},
