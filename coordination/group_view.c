@@ -1,6 +1,7 @@
 #include "coordination/group_view.h"
 
 #include "coordination/reads.h"
+#include "coordination/topic_pattern.h"
 #include "proto/base/names.h"
 
 #include <stdlib.h>
@@ -12,7 +13,7 @@ struct group_view_read {
     struct inbox *inbox;
     char *group;
     unsigned flags;
-    group_view_matcher *matcher;
+    struct topic_patterns *patterns;
     group_view_callback *callback;
     void *arg;
     bool cancelled;
@@ -274,11 +275,12 @@ static void topics_read(struct group_view_read *read)
         read_many(read, READS_GET, read->names_count, topic_path, on_topic, on_topics_end);
 }
 
-bool group_view_subscribes(const struct group_view_member *member, const char *topic, group_view_matcher *matcher)
+bool group_view_subscribes(const struct group_view_member *member, const char *topic,
+                           struct topic_patterns *patterns)
 {
     for (size_t i = 0; i < member->data.topics_count; i++) {
         const char *wanted = member->data.topics[i];
-        if (member->data.is_pattern ? matcher && matcher(wanted, topic) : strcmp(wanted, topic) == 0)
+        if (member->data.is_pattern ? topic_patterns_match(patterns, wanted, topic) : strcmp(wanted, topic) == 0)
             return true;
     }
     return false;
@@ -309,7 +311,7 @@ static bool wanted_by_pattern(const struct group_view_read *read, const char *to
 {
     for (size_t m = 0; m < read->view.members_count; m++) {
         const struct group_view_member *member = &read->view.members[m];
-        if (member->data.is_pattern && group_view_subscribes(member, topic, read->matcher))
+        if (member->data.is_pattern && group_view_subscribes(member, topic, read->patterns))
             return true;
     }
     return false;
@@ -453,8 +455,8 @@ static void on_sync(void *arg, const struct coordinator_reply *reply)
 }
 
 struct group_view_read *group_view_read(struct coordinator *coordinator, struct inbox *inbox, const char *group,
-                                        unsigned flags, group_view_matcher *matcher, group_view_callback *callback,
-                                        void *arg)
+                                        unsigned flags, struct topic_patterns *patterns,
+                                        group_view_callback *callback, void *arg)
 {
     struct group_view_read *read = calloc(1, sizeof *read);
     if (!read)
@@ -463,7 +465,7 @@ struct group_view_read *group_view_read(struct coordinator *coordinator, struct 
                                      .inbox = inbox,
                                      .group = strdup(group),
                                      .flags = flags,
-                                     .matcher = matcher,
+                                     .patterns = patterns,
                                      .callback = callback,
                                      .arg = arg};
     if (!read->group) {

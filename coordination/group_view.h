@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 struct coordinator;
+struct topic_patterns;
 
 struct group_view_member {
     char *id;
@@ -48,11 +49,9 @@ struct group_view {
 };
 void group_view_done(struct group_view *view);
 
-/* Whether a subscription by regular expression takes a topic in. The caller brings it: there is one dialect, in one
- * place. */
-typedef bool group_view_matcher(const char *pattern, const char *topic);
-/* Whether a member's subscription takes a topic in. `matcher` NULL: patterns take in nothing. */
-bool group_view_subscribes(const struct group_view_member *member, const char *topic, group_view_matcher *matcher);
+/* Whether a member's subscription takes a topic in. */
+bool group_view_subscribes(const struct group_view_member *member, const char *topic,
+                           struct topic_patterns *patterns);
 
 #define GROUP_VIEW_TOPICS 1u /* also the topics that are subscribed to */
 #define GROUP_VIEW_OWNERS 2u /* also who owns what */
@@ -60,10 +59,11 @@ bool group_view_subscribes(const struct group_view_member *member, const char *t
 /* `view` is good during the call; parts of it may be taken over by zeroing them. NULL when err is not 0. */
 typedef void group_view_callback(void *arg, int err, struct group_view *view);
 struct group_view_read;
-/* NULL: out of memory. Else one callback, unless group_view_cancel() comes first. */
+/* `patterns` is borrowed until the callback; NULL without GROUP_VIEW_TOPICS.
+ * Returns NULL: out of memory. Else one callback, unless group_view_cancel() comes first. */
 struct group_view_read *group_view_read(struct coordinator *coordinator, struct inbox *inbox, const char *group,
-                                        unsigned flags, group_view_matcher *matcher, group_view_callback *callback,
-                                        void *arg);
+                                        unsigned flags, struct topic_patterns *patterns,
+                                        group_view_callback *callback, void *arg);
 /* The callback does not run any more. Not after it ran. NULL is fine. */
 void group_view_cancel(struct group_view_read *read);
 #endif
