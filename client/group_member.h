@@ -112,7 +112,7 @@ enum group_effect_kind {
     GROUP_EFFECT_WATCH_TOPIC,   /* topic */
     GROUP_EFFECT_UNWATCH_TOPIC, /* topic */
     GROUP_EFFECT_READ_VIEW,     /* op */
-    GROUP_EFFECT_WRITE,         /* op, assignment (borrowed until the next step), version (-1: create) */
+    GROUP_EFFECT_WRITE,         /* op, assignment (borrowed until WRITTEN), version (-1: create) */
     GROUP_EFFECT_LIST_OWNED,    /* which owner nodes are this session's */
     GROUP_EFFECT_CLAIM,         /* op, topic, partition */
     GROUP_EFFECT_RELEASE,       /* op, topic, partition */
