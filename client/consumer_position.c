@@ -160,11 +160,15 @@ struct position_effects position_on_damage(struct consumer_position *p, int code
 {
     p->phase = POSITION_KNOWN;
     p->offset = offset;
+    if (p->damages > 0 && p->damaged_offset != offset)
+        p->damages = 0;
+    p->damaged_offset = offset;
+    int doublings = p->damages < 10 ? p->damages : 10;
+    int64_t delay_ms = (int64_t)POSITION_BACKOFF_MS_MIN << doublings;
+    p->not_before_ms = now_ms + (delay_ms < POSITION_DAMAGE_MS_MAX ? delay_ms : POSITION_DAMAGE_MS_MAX);
+    p->damages++;
     /* Each look at the damage is an occurrence of its own: it is never passed over in silence. */
-    p->told = 0;
-    struct position_effects effects = failed(p, abs(code), now_ms);
-    effects.report = abs(code);
-    return effects;
+    return (struct position_effects){.report = abs(code)};
 }
 
 void position_on_silence(struct consumer_position *p, int64_t now_ms)

@@ -12,6 +12,7 @@
 
 #define POSITION_BACKOFF_MS_MIN 50
 #define POSITION_BACKOFF_MS_MAX 1000
+#define POSITION_DAMAGE_MS_MAX 10000 /* between two looks at the same damage */
 
 enum reset_policy { RESET_EARLIEST, RESET_LATEST, RESET_NONE };
 
@@ -29,6 +30,8 @@ struct consumer_position {
     int64_t offset; /* in POSITION_KNOWN; else the last one that was, or -1 */
     int failures;   /* in a row */
     int64_t not_before_ms;
+    int64_t damaged_offset; /* where damage was found last, ... */
+    int damages;            /* ... so often */
     int told; /* the failure that lasts and was reported already; 0: none */
 };
 

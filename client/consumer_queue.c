@@ -79,6 +79,8 @@ static void end_turn(struct consumer_set *set, struct consumer_partition *p, str
 {
     slab_unref(chunk->slab);
     chunk_give(set, chunk);
+    if (set->is_starved)
+        set_kick(set, NULL);
     if (p->chunks) {
         DL_DELETE2(set->ready, p, ready_prev, ready_next);
         DL_APPEND2(set->ready, p, ready_prev, ready_next);

@@ -106,11 +106,6 @@ void set_close(struct consumer_set *set)
     struct consumer_partition *p, *next;
     HASH_ITER(hh_name, set->by_name, p, next)
         set_remove(set, p, false);
-    while ((p = set_take_marked(set)) != NULL)
-        for (; p; p = next) {
-            next = p->marked_next;
-            partition_unref(p);
-        }
     struct rebalance_note *note, *note_next;
     DL_FOREACH_SAFE(set->notes, note, note_next) {
         DL_DELETE(set->notes, note);
@@ -393,13 +388,19 @@ void set_signal(struct consumer_set *set)
         eventfd_read(set->fd, &count);
 }
 
+void set_mark(struct consumer_set *set, struct consumer_partition *p)
+{
+    if (p->is_marked)
+        return;
+    partition_ref(p);
+    p->is_marked = true;
+    LL_PREPEND2(set->marked, p, marked_next);
+}
+
 void set_kick(struct consumer_set *set, struct consumer_partition *p)
 {
-    if (p && !p->is_marked) {
-        partition_ref(p);
-        p->is_marked = true;
-        LL_PREPEND2(set->marked, p, marked_next);
-    }
+    if (p)
+        set_mark(set, p);
     if (set->is_kicked || !set->inbox)
         return;
     set->is_kicked = true;

@@ -110,6 +110,7 @@ struct consumer_partition {
 
     bool is_marked; /* in the list of those that the loop has to look at */
     struct consumer_partition *marked_next;
+    struct consumer_partition *drained_next;
 };
 
 struct consumer_settings {
@@ -179,7 +180,7 @@ struct consumer_set *set_ref(struct consumer_set *set); /* [locked] */
 void set_unref_unlock(struct consumer_set *set);
 void set_lock(struct consumer_set *set);
 void set_unlock(struct consumer_set *set);
-/* The loop is about to go: nothing is posted any more, all partitions go. */
+/* The loop is about to go: nothing is posted any more; all partitions go and are marked for fetcher_close(). */
 void set_close(struct consumer_set *set);
 
 /* ---- partitions [locked] -------------------------------------------------------------------------------- */
@@ -250,7 +251,8 @@ int set_take_batch(struct consumer_set *set, set_may_deliver *may_deliver, void 
 
 /* Make the descriptor say whether poll would return at once. Called at the end of whatever changes that. */
 void set_signal(struct consumer_set *set);
-/* The loop has to look at `p` (NULL: at those marked before). */
+/* The loop has to look at `p`; set_kick() also wakes it (`p` NULL: only that). */
+void set_mark(struct consumer_set *set, struct consumer_partition *p);
 void set_kick(struct consumer_set *set, struct consumer_partition *p);
 /* So much is out that nothing more is handed out before something comes back. */
 bool set_is_full(const struct consumer_set *set);
