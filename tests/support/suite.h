@@ -24,7 +24,7 @@ struct suite_test {
 #define SUITE_MAIN(name, ...) \
     int main(void) \
     { \
-        static const struct suite_test tests[] = {__VA_ARGS__}; \
+        const struct suite_test tests[] = {__VA_ARGS__}; \
         return suite_run(name, tests, sizeof tests / sizeof tests[0]); \
     }
 int suite_run(const char *name, const struct suite_test *tests, unsigned count);
