@@ -65,6 +65,7 @@ struct coordinator_session {
     uint64_t generation; /* counts sessions, from 1 */
     int64_t session_id;
     int timeout_ms; /* negotiated */
+    bool resumed;   /* an earlier process had this session (resume_session): its ephemerals are still there */
 };
 
 /* Events are delivered in order to `inbox`; the present state is delivered first if a session was up.

@@ -130,7 +130,7 @@ char *znode_encode_member(const struct znode_member *m);
 int znode_decode_member(const char *data, size_t bytes, struct znode_member *ret, struct brook_error *error);
 
 /* ---- /consumers/<G>/assignment -------------------------------------------------------------------------------- */
-/* {"version":1,"strategy":"sticky","algorithm":1,"view":{"ids_pzxid":12,"topics":{"T":34}},
+/* {"version":1,"strategy":"sticky","algorithm":1,"view":{"ids_pzxid":12,"topics":{"T":34},"partitions":{"T":3}},
  *  "members":["m1","m2"],"assignment":{"T":{"m1":[0,1],"m2":[2]}}} */
 struct znode_assignment {
     char *strategy;

@@ -1,0 +1,127 @@
+/* /brokers/changes/change_<seq>. */
+#include "coordination/znodes.h"
+#include "coordination/znodes_json.h"
+#include "proto/base/names.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CHANGE_TOPICS_MAX 100000
+
+void znode_change_done(struct znode_change *c)
+{
+    if (!c)
+        return;
+    for (size_t i = 0; i < c->topics_count; i++)
+        free(c->topics[i]);
+    free(c->topics);
+    for (size_t i = 0; i < c->states_count; i++) {
+        free(c->states[i].topic);
+        free(c->states[i].partitions);
+    }
+    free(c->states);
+    memset(c, 0, sizeof *c);
+}
+
+static json_t *encode_topics(const struct znode_change *c)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < c->topics_count; i++)
+        if (json_array_append_new(array, json_string(c->topics[i])) < 0) {
+            json_decref(array);
+            return NULL;
+        }
+    return array;
+}
+
+static json_t *encode_states(const struct znode_change *c)
+{
+    json_t *object = json_object();
+    for (size_t i = 0; object && i < c->states_count; i++) {
+        json_t *numbers = json_from_int32s(c->states[i].partitions, c->states[i].partitions_count);
+        if (!numbers || json_object_set_new(object, c->states[i].topic, numbers) < 0) {
+            json_decref(object);
+            return NULL;
+        }
+    }
+    return object;
+}
+
+char *znode_encode_change(const struct znode_change *c)
+{
+    AUTO_JSON json_t *root = json_pack("{s:i, s:b, s:o, s:o}", "version", 1, "brokers", (int)c->brokers, "topics",
+                                       encode_topics(c), "partitions", encode_states(c));
+    return json_to_text(root);
+}
+
+static int bad_name(struct brook_error *error)
+{
+    return brook_error_set(error, BROOK_E_BAD_ZNODE, "an illegal topic name");
+}
+
+static int decode_topics(const json_t *array, struct znode_change *c, struct brook_error *error)
+{
+    size_t count = json_array_size(array);
+    if (count == 0)
+        return 0;
+    if (count > CHANGE_TOPICS_MAX)
+        return brook_error_set(error, BROOK_E_BAD_ZNODE, "too many topics");
+    c->topics = calloc(count, sizeof *c->topics);
+    if (!c->topics)
+        return -BROOK_E_NOMEM;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *name = json_array_get(array, i);
+        if (!json_is_string(name) || !name_is_legal_topic(json_string_value(name), json_string_length(name)))
+            return bad_name(error);
+        if (!(c->topics[i] = strdup(json_string_value(name))))
+            return -BROOK_E_NOMEM;
+        c->topics_count++;
+    }
+    return 0;
+}
+
+static int decode_states(json_t *object, struct znode_change *c, struct brook_error *error)
+{
+    size_t count = json_object_size(object);
+    const char *name;
+    json_t *numbers;
+    if (count == 0)
+        return 0;
+    if (count > CHANGE_TOPICS_MAX)
+        return brook_error_set(error, BROOK_E_BAD_ZNODE, "too many topics");
+    c->states = calloc(count, sizeof *c->states);
+    if (!c->states)
+        return -BROOK_E_NOMEM;
+    json_object_foreach (object, name, numbers) {
+        struct znode_change_partitions *state = &c->states[c->states_count];
+        if (!name_is_legal_topic(name, strlen(name)))
+            return bad_name(error);
+        if (!(state->topic = strdup(name)))
+            return -BROOK_E_NOMEM;
+        c->states_count++;
+        int r = json_to_int32s(numbers, "partitions", 0, ZNODE_PARTITIONS_MAX - 1, ZNODE_PARTITIONS_MAX,
+                               &state->partitions, &state->partitions_count, error);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+int znode_decode_change(const char *data, size_t bytes, struct znode_change *ret, struct brook_error *error)
+{
+    AUTO_JSON json_t *root = NULL;
+    json_t *topics = NULL, *partitions = NULL;
+    struct znode_change c = {0};
+    int r = json_load_object(data, bytes, 1, 1, &root, error);
+    if (r < 0 || (r = json_get_bool(root, "brokers", JSON_OPTIONAL, &c.brokers, error)) < 0 ||
+        (r = json_get_array(root, "topics", JSON_OPTIONAL, &topics, error)) < 0 ||
+        (r = json_get_object(root, "partitions", JSON_OPTIONAL, &partitions, error)) < 0)
+        return r;
+    if ((topics && (r = decode_topics(topics, &c, error)) < 0) ||
+        (partitions && (r = decode_states(partitions, &c, error)) < 0)) {
+        znode_change_done(&c);
+        return r;
+    }
+    *ret = c;
+    return 0;
+}
