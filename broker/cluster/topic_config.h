@@ -20,6 +20,10 @@ struct topic_config {
  * refused with -BROOK_E_INVALID_CONFIG and a sentence that names the key. */
 int topic_config_apply(const struct topic_config *defaults, const struct znode_config *entries,
                        struct topic_config *ret, struct brook_error *error);
+/* The same for settings that are in force already (somebody may have written the znode by hand): entries that can not
+ * be used are left out. Returns how many those were; `error` then says what is wrong with the first. */
+size_t topic_config_apply_usable(const struct topic_config *defaults, const struct znode_config *entries,
+                                 struct topic_config *ret, struct brook_error *error);
 /* Each setting's key, effective value as text, and sentence. */
 typedef void topic_config_visitor(void *arg, const char *key, const char *value, const char *description);
 void topic_config_visit(const struct topic_config *config, topic_config_visitor *visitor, void *arg);
