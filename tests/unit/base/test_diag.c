@@ -212,7 +212,7 @@ static void *log_many(void *arg)
 START_TEST(lines_of_threads_do_not_mix)
 {
     pthread_t threads[4];
-    static char names[4][8];
+    static char names[4][16];
     capture_begin();
     for (int i = 0; i < 4; i++) {
         snprintf(names[i], sizeof names[i], "t%d", i);

@@ -161,11 +161,14 @@ END_TEST
 
 START_TEST(init_says_when_no_descriptor_is_left)
 {
-    struct rlimit limit = {.rlim_cur = 3, .rlim_max = 3};
+    struct rlimit before, none;
     struct inbox inbox = {0};
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){.rlim_cur = 3, .rlim_max = before.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
     int r = inbox_init(&inbox);
     inbox_done(&inbox);
+    setrlimit(RLIMIT_NOFILE, &before);
     ck_assert_int_eq(r, -BROOK_E_IO);
 }
 END_TEST
