@@ -237,6 +237,7 @@ int fetcher_new(struct client *client, struct consumer_set *set, const char *gro
         return -BROOK_E_NOMEM;
     set_lock(set);
     f->set = set_ref(set);
+    set->fetcher = f;
     set_unlock(set);
     f->client = client;
     f->group_id = group_id;
@@ -247,6 +248,7 @@ int fetcher_new(struct client *client, struct consumer_set *set, const char *gro
     f->timer = client_timer_new(client, on_timer, f);
     if (!f->timer || arena_new(REQUEST_ARENA_BYTES, &f->arena) < 0) {
         client_timer_free(f->timer);
+        set->fetcher = NULL;
         fetcher_unref(f);
         return -BROOK_E_NOMEM;
     }
@@ -267,6 +269,7 @@ void fetcher_close(struct consumer_fetcher *f)
     questions_close(f);
     struct consumer_partition *next;
     set_lock(f->set);
+    f->set->fetcher = NULL;
     for (struct consumer_partition *p = set_take_marked(f->set); p; p = next) {
         next = p->marked_next;
         puller_leave(f, p);

@@ -1,12 +1,10 @@
 /* One-shot questions of the application: it waits, the loop asks until there is an answer. */
 #include "client/consumer_find.h"
-#include "proto/base/clock.h"
 #include "proto/base/err.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define QUESTION_RETRY_MS 50
 
@@ -231,23 +229,6 @@ void questions_close(struct consumer_fetcher *f)
     }
 }
 
-static int wait(struct question *l, struct consumer_set *set, int timeout_ms)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += timeout_ms / 1000;
-    until.tv_nsec += timeout_ms % 1000 * 1000000L;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000L;
-    }
-    int r = 0;
-    while (!l->is_done && r == 0)
-        r = timeout_ms < 0 ? pthread_cond_wait(&set->changed, &set->lock)
-                           : pthread_cond_timedwait(&set->changed, &set->lock, &until);
-    return l->is_done ? -l->code : -BROOK_E_TIMED_OUT;
-}
-
 int question_ask(struct consumer_fetcher *f, enum question_kind kind, const char *topic, int32_t partition,
                int64_t timestamp_ms, int timeout_ms, int64_t *ret_offset, struct brook_error *error)
 {
@@ -264,7 +245,7 @@ int question_ask(struct consumer_fetcher *f, enum question_kind kind, const char
     l->refs = 2;
     inbox_post(client_inbox(f->client), &l->item);
     set_lock(set);
-    int r = wait(l, set, timeout_ms);
+    int r = set_wait(set, &l->is_done, timeout_ms) ? -l->code : -BROOK_E_TIMED_OUT;
     if (r == 0)
         *ret_offset = l->offset;
     else if (r == -BROOK_E_TIMED_OUT && l->error.text[0])

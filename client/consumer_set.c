@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 #include <utlist.h>
 
@@ -360,6 +361,23 @@ void set_pause(struct consumer_set *set, struct consumer_partition *p, bool is_p
 bool set_is_hungry(const struct consumer_set *set, const struct consumer_partition *p)
 {
     return p->life == PARTITION_LIVE && !p->is_paused && !p->is_halted && p->queued_bytes < p->fetch_bytes;
+}
+
+bool set_wait(struct consumer_set *set, const bool *done, int timeout_ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += timeout_ms / 1000;
+    until.tv_nsec += timeout_ms % 1000 * 1000000L;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000L;
+    }
+    int r = 0;
+    while (!*done && r == 0)
+        r = timeout_ms < 0 ? pthread_cond_wait(&set->changed, &set->lock)
+                           : pthread_cond_timedwait(&set->changed, &set->lock, &until);
+    return *done;
 }
 
 int64_t set_now_ms(void)

@@ -23,6 +23,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+struct consumer_fetcher;
 struct consumer_puller;
 struct slab;
 
@@ -158,6 +159,7 @@ struct consumer_set {
 
     /* To the loop. */
     struct inbox *inbox; /* NULL once closed */
+    struct consumer_fetcher *fetcher; /* the loop's; NULL before and after it lives */
     struct inbox_item kick;
     bool is_kicked;
     bool is_starved; /* pulls wait for memory */
@@ -256,6 +258,9 @@ void set_mark(struct consumer_set *set, struct consumer_partition *p);
 void set_kick(struct consumer_set *set, struct consumer_partition *p);
 /* So much is out that nothing more is handed out before something comes back. */
 bool set_is_full(const struct consumer_set *set);
+/* Wait until *done (protected by the lock), which whoever sets it announces by `changed`; -1 ms: as long as it takes.
+ * Returns whether it is done. [locked] */
+bool set_wait(struct consumer_set *set, const bool *done, int timeout_ms);
 /* The clock of all positions. */
 int64_t set_now_ms(void);
 /* The partitions that were marked, as a list by `marked_next`, each with a reference; the list is empty then. */
