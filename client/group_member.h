@@ -13,7 +13,7 @@
  *     the group     a newer view than the assignment's -> settle -> read all -> compute -> write by CAS
  *
  * Rules it keeps, whatever the schedule:
- *   - a partition is delivered (between ADD and REMOVE or LOST) only while its owner node was confirmed to be ours in
+ *   - a partition is delivered (between ADD and DRAIN or LOST) only while its owner node was confirmed to be ours in
  *     this session; when the lease ends, the session ends or the ids node is gone, all are LOST in that same step;
  *   - a release never waits for a claim; a claim waits as long as it takes; nothing is tried a fixed number of times;
  *   - what is owned and still assigned is never touched by a change.
@@ -66,7 +66,7 @@ enum group_event_kind {
     GROUP_EVENT_RELEASED,    /* op, topic, partition, err */
     GROUP_EVENT_OWNER,       /* topic, partition, exists, ours: of a watched owner node */
     GROUP_EVENT_HELD,        /* topic, partition: the answer to LIST_OWNED, one by one */
-    GROUP_EVENT_DRAINED,     /* topic, partition: the consumer is done with it */
+    GROUP_EVENT_DRAINED,     /* topic, partition: the consumer is done with it, its last commit included */
     GROUP_EVENT_DOUBT,       /* topic, partition, err: a commit was refused, or its outcome is not known */
     GROUP_EVENT_VERIFIED     /* op, topic, partition, err, ours, offset, version */
 };
@@ -122,6 +122,7 @@ enum group_effect_kind {
     /* To the consumer. */
     GROUP_EFFECT_ADD,      /* topic, partition, offset, version: deliver */
     GROUP_EFFECT_DRAIN,    /* topic, partition: stop delivering, DRAINED is owed */
+    GROUP_EFFECT_HURRY,    /* topic, partition: three quarters of the time are over: commit what can be, DRAINED is owed */
     GROUP_EFFECT_REMOVE,   /* topic, partition: given up */
     GROUP_EFFECT_LOST,     /* topic, partition: somebody else's already */
     GROUP_EFFECT_RESOLVED, /* topic, partition, offset, version: the doubted commit: this is stored, and ours */

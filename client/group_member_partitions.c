@@ -60,7 +60,8 @@ static void release(struct group_member *m, struct member_topic *t, struct membe
 static void begin_drain(struct group_member *m, struct member_topic *t, struct member_partition *p)
 {
     set_state(m, p, PARTITION_DRAINING);
-    p->deadline_ms = m->now_ms + m->settings.drain_ms;
+    p->hurried = false;
+    p->deadline_ms = m->now_ms + m->settings.drain_ms - m->settings.drain_ms / 4;
     due(m, p->deadline_ms);
     push(m, GROUP_EFFECT_DRAIN, t, p, 0);
 }
@@ -139,6 +140,21 @@ static void look_at_blocked(struct group_member *m, struct member_topic *t, stru
     }
 }
 
+/* The last quarter of the time is for the last commit. */
+static void look_at_draining(struct group_member *m, struct member_topic *t, struct member_partition *p)
+{
+    if (m->now_ms >= p->deadline_ms && p->hurried) {
+        give_up(m, t, p);
+        return;
+    }
+    if (m->now_ms >= p->deadline_ms) {
+        p->hurried = true;
+        p->deadline_ms += m->settings.drain_ms / 4;
+        push(m, GROUP_EFFECT_HURRY, t, p, 0);
+    }
+    due(m, p->deadline_ms);
+}
+
 static void look_at_doubt(struct group_member *m, struct member_topic *t, struct member_partition *p)
 {
     if (!p->doubt || p->verify_op || !is_delivered(p))
@@ -161,12 +177,7 @@ static void look_at(struct group_member *m, struct member_topic *t, struct membe
         if (!p->desired)
             begin_drain(m, t, p);
         break;
-    case PARTITION_DRAINING:
-        if (m->now_ms >= p->deadline_ms)
-            give_up(m, t, p);
-        else
-            due(m, p->deadline_ms);
-        break;
+    case PARTITION_DRAINING: look_at_draining(m, t, p); break;
     case PARTITION_CLAIMING:
     case PARTITION_RELEASING:
     case PARTITION_KEPT: break;

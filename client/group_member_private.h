@@ -29,12 +29,13 @@ struct member_partition {
     enum partition_state state;
     bool desired;      /* assigned to us, and we want it */
     bool doubt;        /* a commit's outcome is to be found out */
+    bool hurried;      /* draining: the first part of its time is over */
     uint64_t op;       /* of the claim or release under way */
     uint64_t verify_op; /* of the verification under way */
     int64_t not_before_ms;
     int64_t verify_not_before_ms;
     int retry_ms;
-    int64_t deadline_ms; /* draining: its end; blocked: the alarm, and another try */
+    int64_t deadline_ms; /* draining: the end of this part; blocked: the alarm, and another try */
 };
 
 struct member_topic {
