@@ -44,7 +44,7 @@ int output_commit(struct output *out, size_t bytes);
 /* Takes over `range`, in every case. Returns 0 or -BROOK_E_NOMEM. */
 int output_add_range(struct output *out, struct log_range *range);
 
-/* Send at most about `bytes_max`. Returns 0 when all is sent; -BROOK_E_AGAIN when the socket is full; -BROOK_E_BUSY
+/* Send at most about `bytes_max` to a non-blocking socket. Returns 0 when all is sent; -BROOK_E_AGAIN when the socket is full; -BROOK_E_BUSY
  * when `bytes_max` is used up; -BROOK_E_DISCONNECTED; -BROOK_E_STORAGE_ERROR when a range can not be read: what was
  * promised can not be sent, so the connection must be closed. *ret_sent: bytes that left, in every case. */
 int output_flush(struct output *out, int fd, size_t bytes_max, size_t *ret_sent);
