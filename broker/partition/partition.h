@@ -22,6 +22,9 @@ int partition_new(const char *topic, int32_t number, const uint8_t topic_id[16],
 struct partition *partition_ref(struct partition *p);
 /* The last reference closes the log if it is still open. */
 void partition_unref(struct partition *p);
+/* Whoever opened the log may want to end it: when the last reference goes, `released` gets the log, open, instead of
+ * its being closed, on the thread that dropped the reference. To be set before the partition is shared. */
+void partition_on_release(struct partition *p, void (*released)(void *arg, struct log *log), void *arg);
 
 const char *partition_topic(const struct partition *p);
 int32_t partition_number(const struct partition *p);
