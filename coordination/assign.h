@@ -33,8 +33,8 @@ struct assign_topic {
     int32_t partitions_count; /* not above 0: the topic is passed over */
 };
 
-/* Rewrite the owners of all topics. Topics count in the order given (callers sort them by name), members by their
- * index (callers sort by id). Returns 0, or -BROOK_E_NOMEM with the owners as they were. */
+/* Rewrite the owners of all topics. The order of topics and of members counts: callers sort topics by name and
+ * members by age, so that a newcomer is the last and disturbs range and roundrobin least. Returns 0, or -BROOK_E_NOMEM with the owners as they were. */
 int assign_compute(enum assign_strategy strategy, struct assign_topic *topics, size_t topics_count,
                    size_t members_count);
 #endif

@@ -29,9 +29,9 @@ struct offsets;
 
 /* Returns 0 or -BROOK_E_NOMEM. Both are borrowed for the object's life. */
 int offsets_new(struct coordinator *coordinator, struct inbox *inbox, struct offsets **ret_offsets);
-/* On the thread of `inbox`, after the coordinator was freed or while it lives. What was accepted is answered with
- * -BROOK_E_CLOSED (entries whose write was under way: _OUTCOME_UNKNOWN), posted before this returns. No calls may
- * come any more. NULL is fine. */
+/* On the thread of `inbox`; no calls may come any more. What waits is answered with -BROOK_E_CLOSED before this
+ * returns, what is under way is answered as the coordinator answers it: drain `inbox` once more after
+ * coordinator_free(). NULL is fine. */
 void offsets_free(struct offsets *offsets);
 
 struct offsets_entry {
@@ -42,8 +42,8 @@ struct offsets_entry {
 };
 struct offsets_result {
     /* 0; -BROOK_E_FENCED (the version has moved on, or there is no offset node: not owned); _STALE_MEMBER (ids/<member>
-     * is gone); _OWNED (without a member); _OUTCOME_UNKNOWN; _COORDINATION_LOST (not written); _INVALID (negative
-     * partition or version); _ILLEGAL_NAME; _TOO_MANY; _BUSY; _NOMEM; _CLOSED; _ZOOKEEPER_AUTH. */
+     * is gone); _OWNED (without a member); _OUTCOME_UNKNOWN; _COORDINATION_LOST (not written); _INVALID (a number
+     * below its range); _ILLEGAL_NAME (topic); _BUSY; _NOMEM; _CLOSED; _ZOOKEEPER_AUTH. */
     int err;
     int32_t version; /* after success; else -1. Without a member: -1 */
 };

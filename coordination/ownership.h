@@ -44,7 +44,8 @@ int ownership_new(struct coordinator *coordinator, struct inbox *inbox, const ch
 /* Callbacks stop at once; requests under way are left to their fate (nodes made stay). NULL is fine. */
 void ownership_free(struct ownership *ownership);
 
-/* Each calls back exactly once, unless ownership_free() comes first. `topic` is copied. */
+/* Each calls back exactly once, unless ownership_free() comes first; from inside the call only without memory
+ * (-BROOK_E_NOMEM). `topic` is copied. */
 void ownership_claim(struct ownership *ownership, const char *topic, int32_t partition, ownership_callback *callback,
                      void *arg);
 void ownership_release(struct ownership *ownership, const char *topic, int32_t partition,
