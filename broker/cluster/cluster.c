@@ -311,25 +311,39 @@ static void free_settings(struct cluster *c)
     free((void *)c->s.data_dirs);
 }
 
-static void free_all(struct cluster *c)
+static void drain_inbox(struct cluster *c)
 {
-    /* The coordinator goes first: it answers everything that is under way, into the inbox. */
+    while (c->inbox.fd >= 0 && inbox_drain(&c->inbox))
+        ;
+}
+
+/* Answers may make further calls, so the coordinator is stopped, everything it answered is looked at, and only then
+ * it is freed, with one more round for the calls of that round. */
+static void end_coordination(struct cluster *c)
+{
     c->is_draining = true;
+    if (c->controller)
+        controller_driver_stop(c->controller);
+    if (c->coordinator)
+        coordinator_stop(c->coordinator, false, CLUSTER_SESSION_CLOSE_MS);
+    drain_inbox(c);
     observation_free(c->brokers_watch);
     observation_free(c->deletions_watch);
     observation_free(c->topics_watch);
-    if (c->changes)
-        changes_free(c->changes);
-    coordinator_free(c->coordinator, false, CLUSTER_SESSION_CLOSE_MS);
-    if (c->inbox.fd >= 0)
-        while (inbox_drain(&c->inbox))
-            ;
-    intents_free(c->intents);
-    controller_driver_free(c->controller);
+    changes_free(c->changes);
     controller_seat_free(c->seat);
     registry_free(c->registry);
-    state_reader_free(c->reader);
     served_free(c->served);
+    coordinator_free(c->coordinator, false, 0);
+    drain_inbox(c);
+}
+
+static void free_all(struct cluster *c)
+{
+    end_coordination(c);
+    intents_free(c->intents);
+    controller_driver_free(c->controller);
+    state_reader_free(c->reader);
     view_unref(c->view);
     image_free(c->image);
     hosting_free(c->hosting);
@@ -375,12 +389,6 @@ static void submit(struct inbox_item *item)
     else
         intents_submit(c->intents, submission->intent);
 }
-
-struct refusal {
-    struct inbox_item item;
-    cluster_topic_callback *callback;
-    void *arg;
-};
 
 static void pass_on(struct cluster *c, struct intent *intent)
 {

@@ -34,6 +34,13 @@ static void open_run(struct disk_job *job)
     memset(&h->error, 0, sizeof h->error);
     memset(&h->recovery, 0, sizeof h->recovery);
     data_dir_partition_path(h->dir->dir, h->topic, h->number, path);
+    if (h->is_new) {
+        pthread_mutex_lock(&h->dir->lock);
+        h->err = data_dir_forget(h->dir->dir, h->topic, h->number);
+        pthread_mutex_unlock(&h->dir->lock);
+        if (h->err)
+            return;
+    }
     h->err = log_open(path, &h->log_settings, &h->hint, &h->log, &h->recovery, &h->error);
     if (h->err)
         return;
@@ -266,6 +273,9 @@ static int add_found(struct host_dir *dir, struct brook_error *error)
 {
     struct hosting *hosting = dir->hosting;
     size_t count;
+    const char *const *warnings = data_dir_warnings(dir->dir, &count);
+    for (size_t i = 0; i < count; i++)
+        diag_log(hosting->diag, DIAG_WARN, "", "%s", warnings[i]);
     const struct data_dir_partition *found = data_dir_partitions(dir->dir, &count);
     for (size_t i = 0; i < count; i++) {
         struct hosted *h;
@@ -280,6 +290,7 @@ static int add_found(struct host_dir *dir, struct brook_error *error)
             return brook_error_set(error, BROOK_E_NOMEM, "out of memory");
         memcpy(h->topic_id.bytes, found[i].topic_id, sizeof h->topic_id.bytes);
         h->hint = found[i].hint;
+        h->high_watermark = found[i].high_watermark;
     }
     return 0;
 }

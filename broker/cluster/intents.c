@@ -25,8 +25,8 @@ struct intent {
     cluster_topic_callback *callback;
     void *arg;
     struct cluster_topic_result result;
-    struct inbox_item item;
 
+    bool is_broken;   /* the copy is incomplete */
     bool is_calling;  /* a call is under way that points here */
     bool is_answered; /* the answer is given; the last call under way frees it */
     bool is_written;  /* waits to be seen done */
@@ -69,9 +69,10 @@ struct intent *intent_new(enum intent_kind kind, const char *topic, int32_t part
                           const struct znode_config *config, bool validate_only, int timeout_ms, struct inbox *inbox,
                           cluster_topic_callback *callback, void *arg)
 {
-    struct intent *i = calloc(1, sizeof *i);
-    if (!i)
-        return NULL;
+    struct intent *i;
+    do
+        i = calloc(1, sizeof *i);
+    while (!i); /* somebody waits for the answer; what holds the memory is about to give some back */
     i->kind = kind;
     i->topic = strdup(topic);
     i->partitions = partitions;
@@ -81,21 +82,8 @@ struct intent *intent_new(enum intent_kind kind, const char *topic, int32_t part
     i->inbox = inbox;
     i->callback = callback;
     i->arg = arg;
-    if (!i->topic || (config && copy_config(i, config))) {
-        intent_free(i);
-        return NULL;
-    }
+    i->is_broken = !i->topic || (config && copy_config(i, config));
     return i;
-}
-
-struct inbox_item *intent_item(struct intent *i)
-{
-    return &i->item;
-}
-
-struct intent *intent_of_item(struct inbox_item *item)
-{
-    return CONTAINER_OF(item, struct intent, item);
 }
 
 /* ---- answering ------------------------------------------------------------------------------------------- */
@@ -130,9 +118,10 @@ static void remove_waiting(struct intent *i)
 /* The only way out. */
 static void answer(struct intent *i)
 {
-    struct answer *a = malloc(sizeof *a);
-    while (!a) /* an answer can not be left out; what holds the memory is about to give some back */
+    struct answer *a;
+    do
         a = malloc(sizeof *a);
+    while (!a);
     *a = (struct answer){.item.run = deliver, .callback = i->callback, .arg = i->arg, .result = i->result};
     remove_waiting(i);
     inbox_post(i->inbox, &a->item);
@@ -218,6 +207,8 @@ static void existing_read(void *arg, const struct coordinator_reply *reply)
         if (is_ours)
             return written(i);
     }
+    if (reply->err)
+        return fail_plainly(i, reply->err);
     coordinator_exists(i->all->s.coordinator, path_delete_topic(&path, i->topic), begin(i, exists_because));
 }
 
@@ -577,6 +568,8 @@ void intents_free(struct intents *all)
 void intents_submit(struct intents *all, struct intent *i)
 {
     struct path path;
+    if (i->is_broken)
+        return intent_refuse(i, BROOK_E_NOMEM, "out of memory");
     if (all->count >= INTENTS_WAITING_MAX)
         return fail_plainly(i, BROOK_E_BUSY);
     i->all = all;

@@ -29,15 +29,13 @@ struct intents_settings {
 
 enum intent_kind { INTENT_CREATE, INTENT_DELETE, INTENT_ADD_PARTITIONS };
 
-/* Everything is copied; NULL: out of memory. `config` may be NULL. */
+/* Everything is copied. Never NULL: without memory the intent is answered so when it is submitted. `config` may be
+ * NULL. */
 struct intent *intent_new(enum intent_kind kind, const char *topic, int32_t partitions, int32_t replicas,
                           const struct znode_config *config, bool validate_only, int timeout_ms, struct inbox *inbox,
                           cluster_topic_callback *callback, void *arg);
 /* Answer at once with a code and its text. Takes the intent. */
 void intent_refuse(struct intent *intent, int code, const char *why);
-/* An item that carries the intent to the cluster thread: its run function hands it over. */
-struct inbox_item *intent_item(struct intent *intent);
-struct intent *intent_of_item(struct inbox_item *item);
 
 int intents_new(const struct intents_settings *settings, struct intents **ret_intents);
 /* After the coordinator was freed and the inbox drained: what waits is answered -BROOK_E_STOPPING. NULL is fine. */

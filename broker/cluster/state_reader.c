@@ -131,11 +131,12 @@ static void broker_read(void *arg, const struct coordinator_reply *reply)
     struct step *step = answered(arg, &id, reply);
     struct brook_error error;
     struct znode_broker node;
+    struct path path;
     if (!reply->err) {
         if (!znode_decode_broker(reply->data, reply->data_bytes, &node, &error))
             step->brokers[step->brokers_count++] = (struct image_broker){id, node};
         else
-            say_odd(step->reader, reply->path ? reply->path : PATH_BROKER_IDS, &error);
+            say_odd(step->reader, path_broker_id(&path, id), &error);
     }
     if (step->calls == 1 && !step->reader->err) {
         image_set_brokers(step->reader->image, step->brokers, step->brokers_count);
@@ -293,8 +294,9 @@ static void settle(struct state_reader *r)
         image_end_round(r->image);
     r->is_complete = !err && (r->is_complete || r->is_reading_all);
     r->is_reading_all = false;
-    if (r->read_all_again) {
-        r->read_all_again = false;
+    bool again = r->read_all_again && !err; /* after a failure it is for the caller to say when */
+    r->read_all_again = false;
+    if (again) {
         state_reader_read_all(r);
         return;
     }
