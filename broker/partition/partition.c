@@ -37,12 +37,22 @@ int partition_unref(struct partition *p)
 {
     if (!p || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1)
         return 0;
-    int r = log_close(p->log);
+    int r = 0;
+    if (p->released)
+        p->released(p->released_arg, p->log);
+    else
+        r = log_close(p->log);
     pthread_mutex_destroy(&p->append);
     pthread_mutex_destroy(&p->state);
     free(p->topic);
     free(p);
     return r;
+}
+
+void partition_on_release(struct partition *p, void (*released)(void *arg, struct log *log), void *arg)
+{
+    p->released = released;
+    p->released_arg = arg;
 }
 
 const char *partition_topic(const struct partition *p)

@@ -22,6 +22,8 @@ struct partition {
     int32_t number;
     uint8_t topic_id[16];
     struct log *log;
+    void (*released)(void *arg, struct log *log); /* NULL: the last reference closes the log */
+    void *released_arg;
 
     pthread_mutex_t append;
     _Atomic unsigned append_wanted; /* threads waiting for `append`: loops leave it to them */
