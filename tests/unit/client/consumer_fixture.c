@@ -251,7 +251,7 @@ static void answer_pull(struct consumer_fixture *f, const struct stub_request *q
     }
     pthread_mutex_unlock(&f->lock);
     if (code != 0)
-        stub_reply_error(q, code, NULL);
+        stub_reply_error(q, code, "");
 }
 
 static enum stub_verdict on_request(void *arg, const struct stub_request *q)
