@@ -134,7 +134,7 @@ START_TEST(no_code_of_a_whole_pull_moves_the_position)
     for (size_t i = 0; i < CODES; i++) {
         if (codes[i] == 0)
             continue;
-        struct fault fault = {BROOK__REQUEST__BODY_PULL, codes[i], true, 2};
+        struct fault fault = {BROOK__REQUEST__BODY_PULL, codes[i], true, 1};
         int reported = read_through(&fault, 5, "earliest", 5);
         ck_assert(reported == 0 || codes[i] == BROOK_E_OFFSET_OUT_OF_RANGE || codes[i] == BROOK_E_NO_OFFSET);
     }
