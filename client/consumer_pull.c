@@ -315,7 +315,7 @@ static void on_pulled(void *arg, const struct channel_reply *reply)
     f->set->counters.replies++;
     if (pull->session == puller->session) {
         code = reply->err < 0 ? -reply->err : envelope_status_code(reply->response->status);
-        if (code == BROOK_E_SUPERSEDED)
+        if (code == BROOK_E_SUPERSEDED && !pull->is_first)
             code = 0;
         else if (code == 0)
             code = take_reply(pull, reply);
