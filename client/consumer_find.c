@@ -109,8 +109,8 @@ void finds_free(struct consumer_fetcher *f)
 
 /* ---- answers -------------------------------------------------------------------------------------------- */
 
-/* Nobody answered. */
-static void on_silence(struct position_find *find)
+/* Nobody answered (`backs_off`), or nobody could be asked: that is announced when it changes. */
+static void on_silence(struct position_find *find, bool backs_off)
 {
     for (size_t i = 0; i < find->count; i++) {
         struct find_entry *entry = &find->entries[i];
@@ -118,7 +118,8 @@ static void on_silence(struct position_find *find)
         if (p->asking_generation != entry->generation)
             continue;
         p->is_asking = false;
-        position_on_silence(&p->position, set_now_ms());
+        if (backs_off)
+            position_on_silence(&p->position, set_now_ms());
         set_mark(find->f->set, p);
     }
 }
@@ -192,7 +193,7 @@ static void on_found(void *arg, const struct channel_reply *reply)
         code = 0;
     } else if (reply->err < 0) {
         f->needs_refresh |= find->leader != ANY_BROKER;
-        on_silence(find);
+        on_silence(find, true);
     } else if (code != 0) {
         for (size_t i = 0; i < find->count; i++)
             on_answer(find, &find->entries[i], code, -1);
@@ -279,7 +280,7 @@ static void find_send(struct position_find *find)
     if (r == 0) {
         fetcher_ref(f);
     } else {
-        on_silence(find);
+        on_silence(find, channel != NULL);
         find_free(find);
         fetcher_wake_at(f, set_now_ms() + RETRY_MS);
     }

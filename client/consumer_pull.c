@@ -315,7 +315,7 @@ static void on_pulled(void *arg, const struct channel_reply *reply)
     f->set->counters.replies++;
     if (pull->session == puller->session) {
         code = reply->err < 0 ? -reply->err : envelope_status_code(reply->response->status);
-        if (code == BROOK_E_SUPERSEDED)
+        if (code == BROOK_E_SUPERSEDED && !pull->is_first)
             code = 0;
         else if (code == 0)
             code = take_reply(pull, reply);
@@ -360,17 +360,26 @@ static bool is_pull_due(struct consumer_puller *puller)
     return true;
 }
 
-/* What one pull may bring, so that all of them together stay within the memory for fetched records. */
-static size_t pull_bytes(const struct consumer_fetcher *f)
+/* What one pull may bring: as much as its partitions want, and so little that pulls to all brokers fit into half of
+ * the memory for fetched records, beside what waits for the application. */
+static size_t pull_bytes(const struct consumer_puller *puller)
 {
-    const struct consumer_settings *s = &f->set->settings;
-    size_t count = 0;
-    for (const struct consumer_puller *puller = f->pullers; puller; puller = puller->next)
-        count += puller->members != NULL;
-    size_t share = (size_t)s->queued_bytes_max / (count ? count : 1);
+    const struct consumer_settings *s = &puller->f->set->settings;
+    size_t count = 0, wanted = 0;
+    for (const struct consumer_puller *other = puller->f->pullers; other; other = other->next)
+        count += other->members != NULL;
+    size_t share = (size_t)s->queued_bytes_max / 2 / (count ? count : 1);
     if (share < PULL_BYTES_MIN)
         share = PULL_BYTES_MIN;
-    return share < s->fetch_bytes_max ? share : s->fetch_bytes_max;
+    if (share > s->fetch_bytes_max)
+        share = s->fetch_bytes_max;
+    const struct consumer_partition *p;
+    DL_FOREACH2(puller->members, p, puller_next) {
+        wanted += p->wants_records ? p->fetch_bytes : 0;
+        if (wanted >= share)
+            return share;
+    }
+    return wanted;
 }
 
 static bool has_room(struct consumer_fetcher *f, size_t bytes)
@@ -526,7 +535,7 @@ static void puller_send(struct consumer_puller *puller)
 {
     struct consumer_fetcher *f = puller->f;
     set_lock(f->set);
-    size_t bytes = pull_bytes(f);
+    size_t bytes = pull_bytes(puller);
     bool is_due = is_pull_due(puller) && has_room(f, bytes);
     set_unlock(f->set);
     if (!is_due)

@@ -182,8 +182,10 @@ static int find_session(const struct stub_request *q, uint32_t *ret_id)
         *ret_id = ++sessions_count;
         return 0;
     }
+    if (asked->session_id == 0 || asked->session_id > sessions_count)
+        return BROOK_E_UNKNOWN_PULL_SESSION;
     struct session *s = &sessions[asked->session_id - 1];
-    if (asked->session_id == 0 || asked->session_id > sessions_count || s->connection != q->connection ||
+    if (s->connection != q->connection ||
         s->broker_id != q->broker_id)
         return BROOK_E_UNKNOWN_PULL_SESSION;
     if (asked->session_epoch != ++s->epoch)
@@ -251,7 +253,7 @@ static void answer_pull(struct consumer_fixture *f, const struct stub_request *q
     }
     pthread_mutex_unlock(&f->lock);
     if (code != 0)
-        stub_reply_error(q, code, NULL);
+        stub_reply_error(q, code, "");
 }
 
 static enum stub_verdict on_request(void *arg, const struct stub_request *q)
