@@ -539,6 +539,11 @@ void connection_check(struct connection *c)
             connection_doom(c);
         return;
     }
+    /* The kernel wakes us only for a good part of a large frame: see how far it has come before judging. */
+    if (c->reads && c->in.lowat > 1 && c->state == CONNECTION_OPEN && !c->is_ready)
+        read_once(c);
+    if (is_dead(c))
+        return;
     if (c->state == CONNECTION_OPEN && !c->peer.version && now - c->opened_ns > s->hello_ms_max * MS)
         why = "it did not say hello in time";
     else if (!output_is_empty(&c->out) && now - c->sent_ns > s->send_ms_max * MS)

@@ -249,7 +249,8 @@ static void turn_end(struct io_loop *loop)
 {
     drain_touched(loop);
     settle_dirty(loop);
-    feed_starved(loop);
+    bury_doomed(loop);
+    feed_starved(loop); /* with what the dead have left */
     bury_doomed(loop);
     arm_deadline(loop);
     keep_ticking(loop);
