@@ -51,6 +51,8 @@ enum client_lane { CLIENT_LANE_REQUESTS, CLIENT_LANE_PULLS, CLIENT_LANE_COUNT };
 struct channel *client_channel(struct client *client, int32_t broker_id, enum client_lane lane);
 /* A channel to any live broker (bootstrap or metadata), for requests that any can answer. NULL: not now. [loop] */
 struct channel *client_any_channel(struct client *client);
+/* Why the last connection failed or was lost (code 0: none did): for the sentence of a call that timed out. [loop] */
+const struct brook_error *client_last_error(const struct client *client);
 
 /* Be told on the loop when a channel became ready or was lost (broker_id -1: a bootstrap connection). [loop] */
 struct client_listener {

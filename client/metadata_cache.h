@@ -31,7 +31,15 @@ struct metadata_broker {
     int32_t port;
 };
 
+struct client;
 struct metadata_cache;
+
+/* For client.c. */
+int metadata_cache_new(struct client *client, void (*changed)(void *arg), void *arg,
+                       struct metadata_cache **ret_cache);
+void metadata_cache_free(struct metadata_cache *m);
+/* A broker can be asked now: ask what is due. */
+void metadata_cache_pump(struct metadata_cache *m);
 
 /* NULL while nobody has answered about it; asking makes it wanted (kept fresh). Good until the next loop turn. */
 const struct metadata_topic *metadata_topic(struct metadata_cache *m, const char *name);
@@ -39,6 +47,8 @@ const struct metadata_topic *metadata_topic(struct metadata_cache *m, const char
 void metadata_unwant(struct metadata_cache *m, const char *name);
 const struct metadata_broker *metadata_broker(struct metadata_cache *m, int32_t broker_id);
 size_t metadata_brokers(struct metadata_cache *m, const struct metadata_broker **ret_brokers);
-/* Something said that this is out of date: ask again soon (coalesced, with back-off). */
+/* Something said that this is out of date: ask again soon (coalesced, with back-off). Each answer, changed or not, is
+ * announced as metadata_changed. Topics that are not there and partitions without a leader are asked for again by
+ * the cache itself while they are wanted. */
 void metadata_refresh(struct metadata_cache *m);
 #endif

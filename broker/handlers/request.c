@@ -2,7 +2,6 @@
 
 #include "broker/partition/partition.h"
 #include "proto/base/clock.h"
-#include "proto/base/diag.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -111,13 +110,12 @@ void request_fail(struct request *r, int code, const char *format, ...)
 
 void request_end(struct request *r)
 {
-    r->loop->ops->end(r, false);
+    r->loop->ops->end(r, NULL);
 }
 
 void request_end_and_close(struct request *r, const struct brook_error *why)
 {
-    diag_log(r->loop->diag, DIAG_WARN, r->peer->name, "closing the connection: %s", why->text);
-    r->loop->ops->end(r, true);
+    r->loop->ops->end(r, why);
 }
 
 void request_set_deadline(struct request *r, int64_t deadline_ns)

@@ -95,7 +95,8 @@ struct request_loop {
 /* What net does for handlers. Called through the functions below. */
 struct request_ops {
     void (*reply)(struct request *r, Brook__Response *response, struct log_range *ranges, size_t ranges_count);
-    void (*end)(struct request *r, bool close_connection);
+    /* `close_because` NULL: the connection stays. */
+    void (*end)(struct request *r, const struct brook_error *close_because);
     void (*set_deadline)(struct request *r, int64_t deadline_ns);
     /* Call partition_drain() for `p` at the end of this turn. */
     void (*touch)(struct request_loop *loop, struct partition *p);
