@@ -252,8 +252,6 @@ static void on_answer(void *arg, const struct channel_reply *reply)
 {
     struct metadata_cache *m = arg;
     m->asking = false;
-    if (reply->err == -BROOK_E_CLOSED)
-        return;
     free_dropped(m);
     bool good = reply->err == 0 && envelope_status_code(reply->response->status) == 0 &&
                 reply->response->body_case == BROOK__RESPONSE__BODY_METADATA;

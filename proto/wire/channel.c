@@ -507,7 +507,8 @@ static void expire_request(struct channel *c, struct pending_request *request)
         return;
     }
     int64_t patience_ns = c->settings.connect_timeout_ms * NS_PER_MS;
-    bool silent = c->received_ns < request->sent_ns && c->now_ns - c->received_ns >= patience_ns;
+    int64_t since_ns = c->received_ns > request->sent_ns ? c->received_ns : request->sent_ns;
+    bool silent = c->now_ns - since_ns >= patience_ns;
     bool half = request->end > outbox_head(&c->outbox);
     uint64_t first = request->first;
     end_request(c, request, &reply);
