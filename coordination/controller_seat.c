@@ -213,6 +213,8 @@ void controller_seat_expired(struct controller_seat *s)
 void controller_seat_outdated(struct controller_seat *s)
 {
     lose(s);
+    /* If the node is ours all the same (somebody wrote the epoch by hand), a new claim sets things right. */
+    coordinator_delete_own(s->coordinator, PATH_CONTROLLER, (struct coordinator_call){0});
     observation_poke(s->observation);
 }
 

@@ -275,7 +275,6 @@ static int64_t publish(struct cluster *c, int64_t now_ms)
         post_view(to, view);
     pthread_mutex_unlock(&c->lock);
     view_unref(before);
-    intents_check(c->intents);
     return INT64_MAX;
 }
 
@@ -328,6 +327,12 @@ static int64_t sooner(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* The last view posted shows the image as it is. */
+static bool view_is_current(const struct cluster *c)
+{
+    return c->views && !c->view_is_due && state_reader_is_idle(c->reader);
+}
+
 static int64_t reread(struct cluster *c, int64_t now_ms)
 {
     if (!c->is_registered || !c->is_connected)
@@ -353,7 +358,7 @@ int64_t cluster_turn(struct cluster *c, int64_t now_ms)
         next = sooner(next, reread(c, now_ms));
     }
     next = sooner(next, publish(c, now_ms));
-    next = sooner(next, intents_tick(c->intents, now_ms));
+    next = sooner(next, intents_tick(c->intents, now_ms, view_is_current(c)));
     next = sooner(next, hosting_tick(c->hosting, now_ms));
     judge_readiness(c);
     return next;

@@ -60,7 +60,7 @@ static void open_run(struct disk_job *job)
 static void say_recovered(const struct hosted *h)
 {
     char subject[HOSTED_SUBJECT_BYTES];
-    if (!h->recovery.scanned)
+    if (!h->recovery.scanned || h->is_new)
         return;
     diag_log(h->hosting->diag, h->recovery.bytes_cut ? DIAG_WARN : DIAG_INFO, hosted_subject(h, -1, subject),
              "recovered: %" PRId64 " bytes read, %" PRId64 " bytes of a torn tail cut, %" PRId32 " indexes rebuilt",
@@ -90,8 +90,8 @@ static void opened(struct hosted *h)
     partition_on_release(partition, released_by_last, h);
     h->partition = partition;
     h->status = HOSTED_OPEN;
-    h->is_new = false;
     say_recovered(h);
+    h->is_new = false;
 }
 
 /* `opened` is answered once, when the logs that were found are through. */

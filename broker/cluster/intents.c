@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CHECK_MS 20 /* between two looks whether a deletion is through */
+
 struct intent {
     struct intent *next;
     struct intents *all;
@@ -21,6 +23,7 @@ struct intent {
     struct znode_config config;
     bool validate_only;
     int64_t deadline_ms;
+    int64_t check_ms;
     struct inbox *inbox;
     cluster_topic_callback *callback;
     void *arg;
@@ -176,8 +179,7 @@ static bool is_unknown(int err)
 
 static void written(struct intent *i)
 {
-    i->is_written = true;
-    intents_check(i->all); /* it may be seen already */
+    i->is_written = true; /* seen to be done at the end of this turn at the earliest */
 }
 
 /* ---- create ---------------------------------------------------------------------------------------------- */
@@ -228,8 +230,10 @@ static void created(void *arg, const struct coordinator_reply *reply)
         coordinator_get(i->all->s.coordinator, path_topic(&path, i->topic), begin(i, existing_read));
         return;
     }
-    if (is_unknown(reply->err))
-        return send_create(i);
+    if (is_unknown(reply->err)) {
+        coordinator_get(i->all->s.coordinator, path_topic(&path, i->topic), begin(i, existing_read));
+        return;
+    }
     fail_plainly(i, reply->err);
 }
 
@@ -511,20 +515,22 @@ static void check_deleted(struct intent *i)
     coordinator_exists(i->all->s.coordinator, path_delete_topic(&path, i->topic), begin(i, intent_gone));
 }
 
-void intents_check(struct intents *all)
+/* Returns when to look again. */
+static int64_t check(struct intent *i, int64_t now_ms)
 {
-    for (struct intent *i = all->waiting, *next; i; i = next) {
-        next = i->next;
-        if (!i->is_written)
-            continue;
-        if (i->kind == INTENT_DELETE)
-            check_deleted(i);
-        else if (is_led(i))
+    if (i->kind != INTENT_DELETE) {
+        if (is_led(i))
             answer(i);
+        return INT64_MAX;
     }
+    if (now_ms < i->check_ms)
+        return i->check_ms;
+    i->check_ms = now_ms + CHECK_MS;
+    check_deleted(i);
+    return i->check_ms;
 }
 
-int64_t intents_tick(struct intents *all, int64_t now_ms)
+int64_t intents_tick(struct intents *all, int64_t now_ms, bool view_is_current)
 {
     int64_t due = INT64_MAX;
     for (struct intent *i = all->waiting, *next; i; i = next) {
@@ -534,9 +540,9 @@ int64_t intents_tick(struct intents *all, int64_t now_ms)
                  i->is_written ? "it will be carried out" : "it may be carried out");
             continue;
         }
-        if (i->is_written && i->kind == INTENT_DELETE)
-            check_deleted(i);
         due = i->deadline_ms < due ? i->deadline_ms : due;
+        int64_t again = i->is_written && view_is_current ? check(i, now_ms) : INT64_MAX;
+        due = again < due ? again : due;
     }
     return due;
 }

@@ -42,8 +42,7 @@ int intents_new(const struct intents_settings *settings, struct intents **ret_in
 void intents_free(struct intents *intents);
 /* Takes it. */
 void intents_submit(struct intents *intents, struct intent *intent);
-/* The image has changed, and whoever asked has got a view of it: answer what is done. */
-void intents_check(struct intents *intents);
-/* Answer what has run out of time. Returns when to call again. */
-int64_t intents_tick(struct intents *intents, int64_t now_ms);
+/* To be called every turn. `view_is_current`: everybody who asked has got a view of the image as it is now, so what it
+ * shows to be done may be answered. Answers what has run out of time, too. Returns when to call again. */
+int64_t intents_tick(struct intents *intents, int64_t now_ms, bool view_is_current);
 #endif
