@@ -31,7 +31,7 @@ struct segment {
     int64_t bytes;                /* whole batches in the file */
     uint32_t index_entries;       /* in the file */
     uint32_t time_entries;        /* in the file */
-    bool index_doubtful;          /* does not fit the log: searched no more, rebuilt when there is time */
+    _Atomic bool index_doubtful;  /* does not fit the log: searched no more, rebuilt when there is time */
     bool max_timestamp_known;     /* sealed segments learn it when asked */
     int64_t max_timestamp;
     int64_t max_timestamp_offset; /* last offset of the batch that holds it */
