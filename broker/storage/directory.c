@@ -74,27 +74,27 @@ void directory_file_path(const struct directory *d, const char *name, char buffe
     snprintf(buffer, PATH_MAX, "%s/%s", directory_path(d), name);
 }
 
-static char *deleted_name(const char *path)
+char *directory_name_aside(const char *path, const char *suffix)
 {
     uint64_t id[2] = {0};
     getrandom(id, sizeof id, 0);
-    char suffix[48];
-    snprintf(suffix, sizeof suffix, ".%016" PRIx64 "%016" PRIx64 "-delete", id[0], id[1]);
+    char tail[64];
+    snprintf(tail, sizeof tail, ".%016" PRIx64 "%016" PRIx64 "%s", id[0], id[1], suffix);
 
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
     size_t kept = strlen(name);
-    if (kept + strlen(suffix) > NAME_BYTES_MAX)
-        kept = NAME_BYTES_MAX - strlen(suffix);
+    if (kept + strlen(tail) > NAME_BYTES_MAX)
+        kept = NAME_BYTES_MAX - strlen(tail);
     char *result = NULL;
-    if (asprintf(&result, "%.*s%.*s%s", (int)(name - path), path, (int)kept, name, suffix) < 0)
+    if (asprintf(&result, "%.*s%.*s%s", (int)(name - path), path, (int)kept, name, tail) < 0)
         return NULL;
     return result;
 }
 
 int directory_retire(struct directory *d, struct brook_error *error)
 {
-    AUTO_FREE char *retired = deleted_name(d->original);
+    AUTO_FREE char *retired = directory_name_aside(d->original, SUFFIX_DELETED_DIRECTORY);
     if (!retired)
         return brook_error_set(error, BROOK_E_NOMEM, "deleting %s", d->original);
     if (io_rename(d->original, retired) != 0)

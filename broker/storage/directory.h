@@ -22,6 +22,9 @@ struct directory;
 #define SUFFIX_DELETED ".deleted"
 #define SUFFIX_CLEANED ".cleaned"
 #define SUFFIX_SWAP ".swap"
+/* Of directories: being deleted; not known to the cluster. */
+#define SUFFIX_DELETED_DIRECTORY "-delete"
+#define SUFFIX_STRAY_DIRECTORY "-stray"
 
 /* One reference. Returns 0, -BROOK_E_INVALID (too long), or -BROOK_E_NOMEM. */
 int directory_new(const char *path, struct directory **ret_directory);
@@ -40,6 +43,9 @@ void directory_file_path(const struct directory *d, const char *name, char buffe
 /* Rename to the "-delete" form. Once. Returns 0 or -BROOK_E_STORAGE_ERROR. */
 int directory_retire(struct directory *d, struct brook_error *error);
 
+/* A free name beside `path` for what is on its way out: "<name>.<32 hex digits><suffix>", cut to what a file
+ * system takes. The caller frees it. NULL: no memory. */
+char *directory_name_aside(const char *path, const char *suffix);
 /* Remove `path` and the files in it (a log directory has no folders in it). Returns 0, or -1 and errno. */
 int directory_remove(const char *path);
 #endif

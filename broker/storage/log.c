@@ -2,7 +2,6 @@
 
 #include "broker/storage/file.h"
 #include "broker/storage/log_state.h"
-#include "broker/storage/retention.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -174,14 +173,6 @@ int log_flush(struct log *log)
     free(f.segments);
     pthread_mutex_unlock(&log->flush_lock);
     return r;
-}
-
-/* ---- retention -------------------------------------------------------------------------------------- */
-
-int log_retain(struct log *log, int64_t now_ms)
-{
-    log_bury(log, now_ms, false);
-    return 0;
 }
 
 /* ---- the end ---------------------------------------------------------------------------------------- */

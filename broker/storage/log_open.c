@@ -3,6 +3,7 @@
 #include "broker/storage/log_files.h"
 #include "broker/storage/log_state.h"
 #include "broker/storage/recovery.h"
+#include "broker/storage/retention.h"
 #include "broker/storage/segment_index.h"
 #include "proto/base/cleanup.h"
 
@@ -245,8 +246,8 @@ static int recover_segment(struct opening *o, size_t place)
     return r;
 }
 
-/* From the segment that holds the recovery point on. */
-static int recover(struct opening *o, bool from_last)
+/* From the segment that holds the recovery point on; with `from_last` the last segment only. */
+static int recover_from(struct opening *o, bool from_last)
 {
     struct log *log = o->log;
     for (size_t i = 0; i < log->segments_count; i++) {
@@ -261,6 +262,16 @@ static int recover(struct opening *o, bool from_last)
     return resume(o);
 }
 
+static int recover(struct opening *o)
+{
+    int r = recover_from(o, false);
+    if (r != 0 || o->log->next_offset >= o->hint.recovery_point || log_active(o->log)->bytes == 0)
+        return r;
+    /* The log is shorter than what is said to be safe in it: the recovery point is another log's, or a lie. */
+    o->hint.recovery_point = -1;
+    return recover_from(o, false);
+}
+
 static int open_clean(struct opening *o)
 {
     for (size_t i = 0; i < o->log->segments_count; i++) {
@@ -273,7 +284,7 @@ static int open_clean(struct opening *o)
         return r;
     /* The marker says clean and the last segment says otherwise: look closely. */
     o->hint.recovery_point = -1;
-    return recover(o, true);
+    return recover_from(o, true);
 }
 
 /* ---- epochs ----------------------------------------------------------------------------------------- */
@@ -328,6 +339,25 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high)
     return value < low ? low : value > high ? high : value;
 }
 
+/* When the active segment was begun, for rolling by age: its first batch tells where that is believable. */
+static void date_active(struct segment *s)
+{
+    struct header_cursor c;
+    struct batch_header first;
+    int64_t position;
+    if (s->bytes == 0)
+        return;
+    s->first_ms = s->last_ms;
+    int fd = segment_fd(s);
+    header_cursor_init(&c, fd, 0, s->bytes);
+    if (fd < 0 || header_cursor_next(&c, &first, &position) != 0)
+        return;
+    struct retention_segment as_segment = {.max_timestamp = first.max_timestamp, .appended_ms = s->last_ms};
+    int64_t stamp = retention_stamp(&as_segment);
+    if (stamp < s->first_ms && stamp > 0)
+        s->first_ms = stamp;
+}
+
 static int open_log(struct opening *o)
 {
     struct log *log = o->log;
@@ -337,16 +367,14 @@ static int open_log(struct opening *o)
     if (r != 0)
         return r;
     load_epochs(o);
-    r = o->hint.clean ? open_clean(o) : recover(o, false);
+    r = o->hint.clean ? open_clean(o) : recover(o);
     if (r != 0)
         return r;
     log->start_offset = clamp(o->hint.start_offset, log->segments[0]->base_offset, log->next_offset);
     r = settle_epochs(o);
     if (r != 0)
         return r;
-    struct segment *active = log_active(log);
-    if (active->bytes > 0)
-        active->first_ms = active->last_ms;
+    date_active(log_active(log));
     log_publish(log);
     log->durable_end = log->end_offset;
     return 0;
