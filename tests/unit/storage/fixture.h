@@ -6,6 +6,8 @@
 #include "tests/support/batches.h"
 #include "tests/support/suite.h"
 
+#include <stdlib.h>
+
 #define T0 INT64_C(1700000000000)
 
 /* A path for a log that is not there yet. Static. */
