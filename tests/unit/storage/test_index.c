@@ -79,7 +79,7 @@ static void ask(struct log *log, struct answers *ret)
     ck_assert_int_le(ret->end, RECORDS_MAX);
     for (int64_t offset = 0; offset < ret->end; offset++)
         ret->base_of[offset] = fixture_read_first(log, offset).base_offset;
-    for (int64_t i = 0; i < RECORDS_MAX; i++) {
+    for (int64_t i = 0; i < RECORDS_MAX; i += 4) {
         int64_t offset, timestamp;
         int r = log_find_time(log, T0 + i - 10, INT64_MAX, 1 << 20, &offset, &timestamp);
         ck_assert(r == 0 || r == -BROOK_E_NOT_FOUND);
