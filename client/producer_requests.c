@@ -121,6 +121,8 @@ static void put_back(struct produce_partition *q, struct produce_batch *batch)
 static bool is_worth_a_retry(const brook_producer *p, const struct produce_batch *batch, int code)
 {
     enum brook_advice advice = brook_error_advice(code);
+    if (code == BROOK_E_UNKNOWN_TOPIC && !batch->partition->topic->known)
+        return false; /* the metadata agrees */
     bool may = advice == BROOK_ADVICE_RETRY || advice == BROOK_ADVICE_REFRESH || advice == BROOK_ADVICE_UNKNOWN ||
                code == BROOK_E_CLOSED;
     return may && batch->attempts <= p->retries_max &&

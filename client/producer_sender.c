@@ -55,7 +55,6 @@ static void mark_due(brook_producer *p, int64_t now_ms)
 static void collect(brook_producer *p, int64_t now_ms)
 {
     pthread_mutex_lock(&p->lock);
-    p->woken = false;
     while (p->ready_head) {
         struct produce_partition *partition = p->ready_head;
         p->ready_head = partition->ready_next;
@@ -272,7 +271,12 @@ void producer_purge_all(brook_producer *p)
 
 static void on_wake(struct inbox_item *item)
 {
-    producer_pump(CONTAINER_OF(item, brook_producer, wake));
+    brook_producer *p = CONTAINER_OF(item, brook_producer, wake);
+    /* Only here: anywhere else the item may still be in the inbox, and would be posted twice. */
+    pthread_mutex_lock(&p->lock);
+    p->woken = false;
+    pthread_mutex_unlock(&p->lock);
+    producer_pump(p);
 }
 
 static void on_timer(void *arg)
