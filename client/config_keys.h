@@ -38,7 +38,7 @@
     X(ACKS, "acks", CHOICE, "all", 0, 0, "all|leader|none|-1|1|0", \
       "When a record counts as stored: all (in-sync replicas have it), leader (its leader has it), none (sent).") \
     X(BATCH_SIZE, "batch.size", BYTES, "262144", 1, CONFIG_GIB, NULL, \
-      "Close a partition's batch when its records reach this size. 1: one record per batch.") \
+      "Close a partition's batch when its records reach this size. 1: one record per batch and per request.") \
     X(BATCH_RECORDS_MAX, "batch.records.max", NUMBER, "1000000", 1, 1000000, NULL, \
       "Close a partition's batch at this number of records.") \
     X(LINGER, "linger.ms", MS, "5", 0, 900000, NULL, \
@@ -57,6 +57,10 @@
       "The longest wait before a failed batch is sent again.") \
     X(MAX_IN_FLIGHT, "max.in.flight.requests.per.connection", NUMBER, "32", 1, 100000, NULL, \
       "Produce requests that may be on their way to one broker.") \
+    X(MAX_IN_FLIGHT_PARTITION, "max.in.flight.requests.per.partition", NUMBER, "0", 0, 100000, NULL, \
+      "Produce requests that may be on their way for one partition. 0: one, so that a batch that has to be sent " \
+      "again never comes behind a later one; but as many as the connection allows where retries is 0. More than " \
+      "one with retries risks the order of records.") \
     X(MAX_REQUEST_SIZE, "max.request.size", BYTES, "1048576", 1024, CONFIG_GIB, NULL, \
       "The largest record, and about the largest request: batches of several partitions share one up to this size.") \
     X(PARTITIONER, "partitioner", CHOICE, "murmur2", 0, 0, "murmur2|random", \

@@ -136,7 +136,7 @@ static void start_over(struct group_member *m, bool session_lives)
     m->state = MEMBER_NONE;
     m->state_op = 0;
     m->state_not_before_ms = 0;
-    m->list_owned = false;
+    m->list_op = 0;
     m->mark = true;
 }
 
@@ -145,6 +145,7 @@ static void session_over(struct group_member *m)
     start_over(m, false);
     m->session_up = false;
     m->lease_over = false;
+    m->list_owned = false;
 }
 
 static void connected_event(struct group_member *m, const struct group_event *e)
@@ -154,17 +155,21 @@ static void connected_event(struct group_member *m, const struct group_event *e)
     if (m->session_up)
         session_over(m);
     m->session_up = true;
+    m->reconcile = true;
     m->generation = e->generation;
     m->session_timeout_ms = e->session_timeout_ms;
     m->state_retry_ms = 0;
+    m->list_owned = e->resumed;
     if (!m->settings.static_id)
         snprintf(m->id, sizeof m->id, "%.60s-%016" PRIx64, m->settings.host, (uint64_t)e->session_id);
 }
 
 static void check_lease(struct group_member *m)
 {
-    if (m->lease_over && member_has_lease(m))
+    if (m->lease_over && member_has_lease(m)) {
         m->lease_over = false;
+        m->reconcile = true;
+    }
     if (m->state == MEMBER_NONE || m->state == MEMBER_REGISTERING || member_has_lease(m))
         return;
     m->lease_over = true;
@@ -233,7 +238,6 @@ static void registered_event(struct group_member *m, const struct group_event *e
     if (m->state != MEMBER_REGISTERING)
         return;
     m->state = MEMBER_REGISTERED;
-    m->list_owned = e->resumed;
     m->mark = true;
     m->watch = true;
     m->group_watched = true;
@@ -283,6 +287,26 @@ static void go_on_registering(struct group_member *m)
     }
 }
 
+/* Not before the assignment is known: what is found is then claimed again or released, as that says. */
+static void go_on_listing(struct group_member *m)
+{
+    if (!m->list_owned || m->list_op || !m->assignment_known || m->now_ms < m->list_not_before_ms)
+        return;
+    m->list_op = member_next_op(m);
+    member_push(m, (struct group_effect){.kind = GROUP_EFFECT_LIST_OWNED, .op = m->list_op});
+}
+
+static void listed_event(struct group_member *m, const struct group_event *e)
+{
+    if (!m->list_op || e->op != m->list_op)
+        return;
+    m->list_op = 0;
+    if (e->err)
+        m->list_not_before_ms = member_backoff(m, &m->list_retry_ms);
+    else
+        m->list_owned = false;
+}
+
 /* The ids node was taken away: by hand, or by somebody who thinks we are dead. */
 static void check_listed(struct group_member *m)
 {
@@ -323,6 +347,7 @@ static int take_in(struct group_member *m, const struct group_event *e)
     case GROUP_EVENT_TOPIC: member_topic_event(m, e); return 0;
     case GROUP_EVENT_VIEW: return member_view_event(m, e);
     case GROUP_EVENT_WRITTEN: member_written_event(m, e); return 0;
+    case GROUP_EVENT_LISTED: listed_event(m, e); return 0;
     default: member_partition_event(m, e); return 0;
     }
 }
@@ -337,13 +362,10 @@ static int follow_up(struct group_member *m)
         err = member_mark_desired(m);
     if (m->watch && !err)
         err = member_watch_topics(m);
-    if (m->list_owned && m->assignment_known) {
-        m->list_owned = false;
-        member_push(m, (struct group_effect){.kind = GROUP_EFFECT_LIST_OWNED});
-    }
     if (m->reconcile || m->now_ms >= m->partitions_due_ms)
         member_reconcile(m);
     go_on_registering(m);
+    go_on_listing(m);
     member_round(m);
     check_left(m);
     return err;
@@ -377,6 +399,8 @@ int64_t group_member_next_ms(const struct group_member *m)
     bool registered = m->state == MEMBER_REGISTERED;
     if (m->round_due_ms)
         earliest(&at, m->round_due_ms);
+    if (m->list_owned && !m->list_op && m->assignment_known)
+        earliest(&at, m->list_not_before_ms);
     if (!m->state_op && m->session_up && m->state_not_before_ms > m->now_ms)
         earliest(&at, m->state_not_before_ms);
     if (registered && !m->settings.deliver_without_lease)
@@ -423,7 +447,7 @@ void group_member_visit(const struct group_member *m,
 bool group_member_is_quiet(const struct group_member *m)
 {
     if (m->state != MEMBER_REGISTERED || m->state_op || m->resubscribed || m->leaving || m->away || m->mark ||
-        m->reconcile || m->round_op || m->round_due_ms || !m->has_assignment || member_view_is_stale(m))
+        m->reconcile || m->list_owned || m->round_op || m->round_due_ms || !m->has_assignment || member_view_is_stale(m))
         return false;
     for (const struct member_topic *t = m->topics; t; t = t->hh.next)
         for (int32_t p = 0; p < t->partitions_count; p++)

@@ -52,9 +52,10 @@ enum group_event_kind {
     GROUP_EVENT_TICK,
     GROUP_EVENT_SUBSCRIBE,   /* topics, topics_count, is_pattern: join, or another subscription */
     GROUP_EVENT_LEAVE,       /* keep: stay registered, so that the next process resumes */
-    GROUP_EVENT_CONNECTED,   /* generation, session_id, session_timeout_ms: the session is up (again) */
+    GROUP_EVENT_CONNECTED,   /* generation, session_id, session_timeout_ms: the session is up (again); resumed: an earlier
+                              * process had it, and what that owned is still there */
     GROUP_EVENT_EXPIRED,     /* the session is gone with all that it owned */
-    GROUP_EVENT_REGISTERED,  /* op, err; resumed: the ids node was there, from an earlier process of this session */
+    GROUP_EVENT_REGISTERED,  /* op, err */
     GROUP_EVENT_UNREGISTERED, /* op, err */
     GROUP_EVENT_IDS,         /* err (0 or NO_NODE), names, names_count, zxid (pzxid of ids) */
     GROUP_EVENT_ASSIGNMENT,  /* assignment (taken over, zeroed), or NULL: there is none */
@@ -65,7 +66,8 @@ enum group_event_kind {
     GROUP_EVENT_CLAIMED,     /* op, topic, partition, err (as of ownership_claim), offset, version */
     GROUP_EVENT_RELEASED,    /* op, topic, partition, err */
     GROUP_EVENT_OWNER,       /* topic, partition, exists, ours: of a watched owner node */
-    GROUP_EVENT_HELD,        /* topic, partition: the answer to LIST_OWNED, one by one */
+    GROUP_EVENT_HELD,        /* topic, partition: one of the owner nodes that LIST_OWNED found */
+    GROUP_EVENT_LISTED,      /* op, err: that were all of them */
     GROUP_EVENT_DRAINED,     /* topic, partition: the consumer is done with it, its last commit included */
     GROUP_EVENT_DOUBT,       /* topic, partition, err: a commit was refused, or its outcome is not known */
     GROUP_EVENT_VERIFIED     /* op, topic, partition, err, ours, offset, version */
@@ -113,7 +115,7 @@ enum group_effect_kind {
     GROUP_EFFECT_UNWATCH_TOPIC, /* topic */
     GROUP_EFFECT_READ_VIEW,     /* op */
     GROUP_EFFECT_WRITE,         /* op, assignment (borrowed until WRITTEN), version (-1: create) */
-    GROUP_EFFECT_LIST_OWNED,    /* which owner nodes are this session's */
+    GROUP_EFFECT_LIST_OWNED,    /* op: which owner nodes are this session's */
     GROUP_EFFECT_CLAIM,         /* op, topic, partition */
     GROUP_EFFECT_RELEASE,       /* op, topic, partition */
     GROUP_EFFECT_VERIFY,        /* op, topic, partition */

@@ -90,7 +90,11 @@ struct group_member {
     int state_retry_ms;
     bool group_watched;
     bool topics_watched;
-    bool list_owned; /* after a resumed registration */
+    /* The session was an earlier process's: what it owned is to be found out. */
+    bool list_owned;
+    uint64_t list_op;
+    int64_t list_not_before_ms;
+    int list_retry_ms;
 
     /* The group as it was seen last. */
     bool ids_known;

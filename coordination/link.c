@@ -19,6 +19,11 @@
 #define RETRY_MS_FIRST 30
 #define RETRY_MS_MAX 1000
 #define RESOLVE_RETRY_MS_MAX 5000
+/* An address that says nothing gets its share of half the timeout, so that all are tried before the session is
+ * lost; the library would give it two thirds. */
+#define ATTEMPT_MS_MIN 100
+/* How often to say that there is still no connection. */
+#define COMPLAIN_MS 60000
 /* What the library may want to be called again after when it fails without saying when. */
 #define INTEREST_RETRY_MS 50
 /* Messages taken from one readable socket before others get their turn. */
@@ -218,6 +223,8 @@ static void bury(struct coordinator *c)
     int state = zoo_state(c->link.zh);
     link_destroy(c, false);
     if (state == ZOO_EXPIRED_SESSION_STATE) {
+        /* The server is well and has said so: no reason to wait. */
+        c->link.failures = 0;
         session_expired(c);
         return;
     }
@@ -254,6 +261,26 @@ static void check_state(struct coordinator *c)
     }
 }
 
+static int64_t attempt_until_ms(const struct coordinator *c)
+{
+    int64_t share_ms = session_timeout(c) / 2 / (int64_t)(c->link.addresses.count ? c->link.addresses.count : 1);
+    return c->link.attempt_at_ms + (share_ms > ATTEMPT_MS_MIN ? share_ms : ATTEMPT_MS_MIN);
+}
+
+static void complain(struct coordinator *c, int64_t now_ms)
+{
+    struct link *l = &c->link;
+    if (l->is_up || l->addresses.count == 0)
+        return;
+    if (!l->complain_at_ms || l->complain_at_ms < l->since_ms)
+        l->complain_at_ms = l->since_ms + session_timeout(c);
+    if (now_ms < l->complain_at_ms)
+        return;
+    diag_log(c->diag, DIAG_WARN, "zookeeper", "no connection for %d s: no server answers, or none wants us; trying on",
+             (int)((now_ms - l->since_ms) / 1000));
+    l->complain_at_ms = now_ms + COMPLAIN_MS;
+}
+
 /* ---- the loop's side ----------------------------------------------------------------------------------- */
 
 void link_turn(struct coordinator *c, int64_t now_ms)
@@ -267,6 +294,11 @@ void link_turn(struct coordinator *c, int64_t now_ms)
     }
     if (!l->zh)
         make_handle(c, now_ms);
+    if (l->zh && !l->is_up && live_fd(l) >= 0 && now_ms >= attempt_until_ms(c)) {
+        link_drop(c);
+        note_failure(c);
+    }
+    complain(c, now_ms);
 }
 
 void link_interest(struct coordinator *c, int64_t now_ms)
@@ -275,6 +307,7 @@ void link_interest(struct coordinator *c, int64_t now_ms)
     struct timeval tv = {0, 0};
     int fd = -1, interest = 0;
     check_state(c);
+    int fd_before = l->zh ? live_fd(l) : -1;
     l->fd = -1;
     l->interest = 0;
     if (!l->zh || (!l->is_up && now_ms < l->retry_at_ms)) {
@@ -290,6 +323,10 @@ void link_interest(struct coordinator *c, int64_t now_ms)
     l->fd = fd;
     l->interest = interest;
     l->wake_ms = now_ms + tv.tv_sec * 1000 + tv.tv_usec / 1000 + 1;
+    if (fd_before < 0)
+        l->attempt_at_ms = now_ms;
+    if (!l->is_up && fd >= 0 && attempt_until_ms(c) < l->wake_ms)
+        l->wake_ms = attempt_until_ms(c);
 }
 
 void link_process(struct coordinator *c, int poll_events)

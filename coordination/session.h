@@ -46,6 +46,8 @@ struct link {
     bool reconnected; /* the library said "connected" since we last looked */
     int64_t since_ms; /* is_up: since when; else since when not */
     int64_t retry_at_ms; /* no attempt before */
+    int64_t attempt_at_ms; /* when the present attempt to connect began */
+    int64_t complain_at_ms;
     unsigned failures;   /* attempts that failed, since a link lasted */
     unsigned flaps;      /* links in a row that were lost at once */
     struct addresses addresses;

@@ -66,7 +66,6 @@ struct request {
     int32_t version;
     uint64_t claim;
     bool ours;
-    bool resumed;
     struct group_view view;
     char *text; /* assignment to write */
     unsigned held[WORLD_TOPICS];
@@ -457,7 +456,6 @@ static void apply_register(struct world *w, struct process *m, struct request *r
         r->err = -BROOK_E_NODE_EXISTS;
         return;
     }
-    r->resumed = n && m->resumes;
     if (n && !r->replace && n->mask == m->mask)
         return;
     if (n)
@@ -718,6 +716,7 @@ static void answer_list(struct world *w, struct process *m, const struct request
             if (r->held[t] & (1u << p))
                 step(w, m, (struct group_event){
                                .kind = GROUP_EVENT_HELD, .topic = topic_names[t], .partition = p});
+    step(w, m, (struct group_event){.kind = GROUP_EVENT_LISTED, .op = r->op, .err = r->err});
 }
 
 static void answer(struct world *w, struct process *m, struct request *r)
@@ -734,12 +733,9 @@ static void answer(struct world *w, struct process *m, struct request *r)
                             .offset = r->offset,
                             .version = r->version,
                             .ours = r->ours,
-                            .resumed = r->resumed,
                             .view = &r->view};
     if (r->kind == GROUP_EFFECT_CLAIM && !r->err)
         m->held[r->topic][r->partition].claimed = r->claim;
-    if (r->kind == GROUP_EFFECT_REGISTER && !r->err)
-        m->resumes = false;
     step(w, m, e);
 }
 
@@ -762,8 +758,7 @@ static void requests_fail(struct world *w, struct process *m, int err)
         if (!r->applied && m->session->alive && !is_read(r) && world_random(w, 2))
             apply_once(w, m, r);
         r->err = err ? err : is_read(r) ? -BROOK_E_COORDINATION_LOST : -BROOK_E_OUTCOME_UNKNOWN;
-        if (r->kind != GROUP_EFFECT_LIST_OWNED)
-            answer(w, m, r);
+        answer(w, m, r);
         request_free(r);
     }
 }
@@ -1043,6 +1038,7 @@ static void process_turn(struct world *w, int member)
             step(w, m, (struct group_event){.kind = GROUP_EVENT_CONNECTED,
                                             .generation = m->generation,
                                             .session_id = m->session->id,
+                                            .resumed = m->resumes,
                                             .session_timeout_ms = WORLD_TIMEOUT_MS});
         }
         watches_read(w, m);
@@ -1197,6 +1193,24 @@ int world_owner(const struct world *w, int topic, int32_t partition)
     return -1;
 }
 
+/* For a failure: who is not where it should be. */
+static void explain(const struct world *w)
+{
+    for (int i = 0; i < WORLD_MEMBERS; i++) {
+        const struct process *m = &w->members[i];
+        if (m->used)
+            fprintf(stderr, "# member %d %s: %s, %s, subscribes to %x\n", i, group_member_id(m->machine),
+                    group_member_is_registered(m->machine) ? "registered" : "not registered",
+                    group_member_is_quiet(m->machine) ? "quiet" : "busy", m->mask);
+    }
+    for (int t = 0; t < WORLD_TOPICS; t++)
+        for (int32_t p = 0; p < WORLD_PARTITIONS; p++)
+            fprintf(stderr, "# %s/%d%s: owner %d%s\n", topic_names[t], p,
+                    w->topics[t].exists && p < w->topics[t].partitions ? "" : " (does not exist)",
+                    world_owner(w, t, p), w->topics[t].owner[p] ? "" : " (no node)");
+    fprintf(stderr, "# ids at %lld, assignment: %s\n", (long long)w->ids_pzxid, w->assignment);
+}
+
 /* Owned in ZooKeeper = delivered, and everything that somebody subscribes to is. */
 static bool adds_up(const struct world *w)
 {
@@ -1225,13 +1239,16 @@ bool world_settles(struct world *w, int ms)
     w->faults = false;
     for (int i = 0; i < WORLD_MEMBERS; i++)
         w->members[i].frozen_until = w->members[i].cut_until = w->members[i].no_poll_until = 0;
-    for (int waited = 0; waited < ms && !adds_up(w); waited += 50)
+    /* It has to stay that way: sessions of killed processes may still be ending. */
+    int good = 0;
+    for (int waited = 0; waited < ms + 500 && good < 500; waited += 50) {
         world_run(w, 50);
-    /* It has to stay that way. */
-    if (!adds_up(w))
-        return false;
-    world_run(w, 500);
-    return adds_up(w);
+        good = adds_up(w) ? good + 50 : 0;
+    }
+    if (good >= 500)
+        return true;
+    explain(w);
+    return false;
 }
 
 void world_free(struct world *w)
