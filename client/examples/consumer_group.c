@@ -1,9 +1,10 @@
 /* Share topics with the other members of a group: start it several times and watch the partitions move.
  *
- *     consumer_group ZOOKEEPER GROUP TOPIC...          e.g. consumer_group localhost:2181/brook billing orders
+ *     consumer_group ZOOKEEPER GROUP TOPIC...          e.g. consumer_group localhost:2181/brook billing
+ * orders
  *
- * Offsets are committed by hand here, after each batch. With enable.auto.commit (the default) that is not needed:
- * what was released is committed by itself.
+ * Offsets are committed by hand here, after each batch. With enable.auto.commit (the default) that is not
+ * needed: what was released is committed by itself.
  */
 #include <brook/brook.h>
 #include <signal.h>
@@ -55,8 +56,8 @@ static void work_on(brook_batch *batch)
 {
     struct brook_message m;
     while (brook_batch_next(batch, &m) == 0)
-        printf("%s/%d %lld %.*s\n", brook_batch_topic(batch), brook_batch_partition(batch), (long long)m.offset,
-               (int)m.value_bytes, m.value ? (const char *)m.value : "");
+        printf("%s/%d %lld %.*s\n", brook_batch_topic(batch), brook_batch_partition(batch),
+               (long long)m.offset, (int)m.value_bytes, m.value ? (const char *)m.value : "");
     fflush(stdout);
 }
 
@@ -74,7 +75,8 @@ static void consume(brook_consumer *consumer)
         }
         work_on(batch);
         brook_batch_release(batch); /* now its records count as processed ... */
-        if (brook_consumer_commit(consumer, NULL, 0, BROOK_COMMIT_ASYNC, 0, &error) < 0) /* ... and are committed */
+        if (brook_consumer_commit(consumer, NULL, 0, BROOK_COMMIT_ASYNC, 0, &error) <
+            0) /* ... and are committed */
             fprintf(stderr, "%s\n", error.text);
     }
 }
