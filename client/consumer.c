@@ -19,7 +19,7 @@
 
 static void on_kick(struct inbox_item *item);
 
-/* ---- life ----------------------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 static size_t config_size(const brook_config *config, enum config_id id)
 {
@@ -29,17 +29,18 @@ static size_t config_size(const brook_config *config, enum config_id id)
 static void read_settings(const brook_config *config, struct consumer_settings *s)
 {
     static const enum reset_policy resets[] = {RESET_EARLIEST, RESET_LATEST, RESET_NONE};
-    *s = (struct consumer_settings){.queued_bytes_max = config_number(config, CONFIG_QUEUED_MAX_BYTES),
-                                    .fetch_bytes_max = config_size(config, CONFIG_FETCH_MAX_BYTES),
-                                    .partition_fetch_bytes = config_size(config, CONFIG_MAX_PARTITION_FETCH_BYTES),
-                                    .frame_bytes_max = config_size(config, CONFIG_SOCKET_FRAME_BYTES_MAX),
-                                    .fetch_bytes_min = (uint32_t)config_number(config, CONFIG_FETCH_MIN_BYTES),
-                                    .fetch_wait_ms = config_int(config, CONFIG_FETCH_MAX_WAIT),
-                                    .request_timeout_ms = config_int(config, CONFIG_REQUEST_TIMEOUT),
-                                    .reset = resets[config_number(config, CONFIG_AUTO_OFFSET_RESET)],
-                                    .check_crcs = config_flag(config, CONFIG_CHECK_CRCS),
-                                    .auto_commit = config_flag(config, CONFIG_ENABLE_AUTO_COMMIT),
-                                    .auto_commit_interval_ms = config_int(config, CONFIG_AUTO_COMMIT_INTERVAL)};
+    *s = (struct consumer_settings){
+        .queued_bytes_max = config_number(config, CONFIG_QUEUED_MAX_BYTES),
+        .fetch_bytes_max = config_size(config, CONFIG_FETCH_MAX_BYTES),
+        .partition_fetch_bytes = config_size(config, CONFIG_MAX_PARTITION_FETCH_BYTES),
+        .frame_bytes_max = config_size(config, CONFIG_SOCKET_FRAME_BYTES_MAX),
+        .fetch_bytes_min = (uint32_t)config_number(config, CONFIG_FETCH_MIN_BYTES),
+        .fetch_wait_ms = config_int(config, CONFIG_FETCH_MAX_WAIT),
+        .request_timeout_ms = config_int(config, CONFIG_REQUEST_TIMEOUT),
+        .reset = resets[config_number(config, CONFIG_AUTO_OFFSET_RESET)],
+        .check_crcs = config_flag(config, CONFIG_CHECK_CRCS),
+        .auto_commit = config_flag(config, CONFIG_ENABLE_AUTO_COMMIT),
+        .auto_commit_interval_ms = config_int(config, CONFIG_AUTO_COMMIT_INTERVAL)};
     if (s->partition_fetch_bytes > s->fetch_bytes_max)
         s->partition_fetch_bytes = s->fetch_bytes_max;
 }
@@ -141,7 +142,7 @@ void brook_consumer_on_rebalance(brook_consumer *c, const struct brook_rebalance
     set_unlock(c->set);
 }
 
-/* ---- closing -------------------------------------------------------------------------------------------- */
+/* ---- closing ---- */
 
 struct leave {
     struct brook_consumer *c;
@@ -211,7 +212,7 @@ int brook_consumer_close(brook_consumer *c, int timeout_ms)
     return r;
 }
 
-/* ---- polling -------------------------------------------------------------------------------------------- */
+/* ---- polling ---- */
 
 static void on_kick(struct inbox_item *item)
 {
@@ -270,7 +271,8 @@ static void wait_for_news(struct brook_consumer *c, int ms, bool is_busy)
 }
 
 /* One look, without waiting. */
-static int poll_once(struct brook_consumer *c, struct group *group, brook_batch **ret_batch, struct brook_error *error)
+static int poll_once(struct brook_consumer *c, struct group *group, brook_batch **ret_batch,
+                     struct brook_error *error)
 {
     consumer_run_callbacks(c);
     int r = set_take_event(c->set, error, &c->place);
@@ -286,8 +288,8 @@ static int poll_once(struct brook_consumer *c, struct group *group, brook_batch 
                : poll_once(c, group, ret_batch, error);
 }
 
-static int poll_until(struct brook_consumer *c, struct group *group, int64_t until_ms, brook_batch **ret_batch,
-                      struct brook_error *error)
+static int poll_until(struct brook_consumer *c, struct group *group, int64_t until_ms,
+                      brook_batch **ret_batch, struct brook_error *error)
 {
     for (;;) {
         if (atomic_load(&c->is_interrupted))

@@ -1,7 +1,8 @@
 /* The consumer handle: what the functions of <brook/consumer.h> share.
  *
- * Application threads work on the set (consumer_set.h) and hand jobs to the loop; the loop owns fetcher, commits and
- * group. `group` is made once and lives until close, so that poll may read the pointer at any time.
+ * Application threads work on the set (consumer_set.h) and hand jobs to the loop; the loop owns fetcher,
+ * commits and group. `group` is made once and lives until close, so that poll may read the pointer at any
+ * time.
  */
 #ifndef BROOK_CLIENT_CONSUMER_H
 #define BROOK_CLIENT_CONSUMER_H
@@ -49,8 +50,8 @@ struct position_block {
 };
 /* A copy in one block; NULL: out of memory. */
 struct position_block *positions_copy(const struct brook_position *positions, size_t count);
-/* What was released: of all partitions, or only where it differs from what auto-commit asked for last (which is noted
- * then). NULL: out of memory. */
+/* What was released: of all partitions, or only where it differs from what auto-commit asked for last (which
+ * is noted then). NULL: out of memory. */
 struct position_block *consumer_collect(struct brook_consumer *c, bool only_new);
 /* On the loop: through the group, or as a simple consumer. */
 void consumer_commit_on_loop(struct brook_consumer *c, const struct position_block *block, int timeout_ms,

@@ -1,6 +1,7 @@
 /* The batch that the application holds: a run of records, and the way back to the partition it came from.
  *
- * Lives until released, on any thread, also after its consumer is closed: it keeps the set and the reply's slab.
+ * Lives until released, on any thread, also after its consumer is closed: it keeps the set and the reply's
+ * slab.
  */
 #ifndef BROOK_CLIENT_CONSUMER_BATCH_H
 #define BROOK_CLIENT_CONSUMER_BATCH_H

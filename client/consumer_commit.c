@@ -29,10 +29,11 @@ struct position_block *consumer_collect(struct brook_consumer *c, bool only_new)
 {
     struct position_block *block = NULL;
     set_lock(c->set);
-    AUTO_FREE struct brook_position *positions = calloc(HASH_CNT(hh_name, c->set->by_name) + 1, sizeof *positions);
+    AUTO_FREE struct brook_position *positions =
+        calloc(HASH_CNT(hh_name, c->set->by_name) + 1, sizeof *positions);
     size_t count = 0;
     struct consumer_partition *p, *next;
-    HASH_ITER(hh_name, c->set->by_name, p, next) {
+    HASH_ITER (hh_name, c->set->by_name, p, next) {
         int64_t offset = progress_processed(&p->progress);
         if (!positions || offset < 0 || (only_new && offset == p->auto_committed))
             continue;
@@ -117,7 +118,8 @@ static void commit_on_loop(struct inbox_item *item)
 static int wait_for(struct commit_job *job, int timeout_ms, struct brook_error *error)
 {
     if (!set_wait(job->set, &job->is_done, timeout_ms))
-        return brook_error_set(error, BROOK_E_TIMED_OUT, "the commit was not answered in time: it may still happen");
+        return brook_error_set(error, BROOK_E_TIMED_OUT,
+                               "the commit was not answered in time: it may still happen");
     if (job->err == 0)
         return 0;
     if (job->which.topic[0] == '\0')
@@ -157,7 +159,8 @@ int brook_consumer_commit(brook_consumer *c, const struct brook_position *positi
     for (size_t i = 0; positions && i < count; i++)
         if (!positions[i].topic || !name_is_legal_topic(positions[i].topic, strlen(positions[i].topic)) ||
             positions[i].partition < 0 || positions[i].offset < 0)
-            return brook_error_set(error, BROOK_E_INVALID, "position %zu is no place that can be committed", i);
+            return brook_error_set(error, BROOK_E_INVALID, "position %zu is no place that can be committed",
+                                   i);
     struct position_block *block = positions ? positions_copy(positions, count) : consumer_collect(c, false);
     if (!block)
         return brook_error_set(error, BROOK_E_NOMEM, "out of memory");

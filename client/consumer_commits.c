@@ -62,7 +62,7 @@ static void commits_unref(struct commits *c)
     if (--c->refs > 0)
         return;
     struct commit_entry *entry, *next;
-    HASH_ITER(hh, c->entries, entry, next) {
+    HASH_ITER (hh, c->entries, entry, next) {
         HASH_DEL(c->entries, entry);
         free(entry);
     }
@@ -95,7 +95,7 @@ static struct commit_entry *entry_of(struct commits *c, const struct brook_posit
     return entry;
 }
 
-/* ---- calls ---------------------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 static void fail(struct commit_call *call, int err, const char *topic, int32_t partition, int64_t offset)
 {
@@ -130,7 +130,7 @@ static void finish(struct commit_call *call)
 static void finish_calls(struct commits *c)
 {
     struct commit_call *call, *next;
-    DL_FOREACH_SAFE(c->calls, call, next) {
+    DL_FOREACH_SAFE (c->calls, call, next) {
         if (!look(call))
             continue;
         DL_DELETE(c->calls, call);
@@ -138,7 +138,7 @@ static void finish_calls(struct commits *c)
     }
 }
 
-/* ---- requests ------------------------------------------------------------------------------------------- */
+/* ---- requests ---- */
 
 static void send_due(struct commits *c);
 
@@ -153,7 +153,8 @@ static void take_answers(struct commit_request *request, int code, const Brook__
     for (size_t i = 0; i < request->count; i++) {
         int own = code;
         if (own == 0)
-            own = body && i < body->n_offsets ? envelope_status_code(body->offsets[i]->status) : BROOK_E_SERVER_ERROR;
+            own = body && i < body->n_offsets ? envelope_status_code(body->offsets[i]->status)
+                                              : BROOK_E_SERVER_ERROR;
         is_retry |= commit_slot_end(&request->entries[i]->slot, own) == COMMIT_AGAIN;
     }
     if (is_retry)
@@ -194,7 +195,7 @@ static size_t collect(struct commits *c, struct commit_entry **entries, const st
 {
     size_t count = 0;
     struct commit_entry *entry, *next;
-    HASH_ITER(hh, c->entries, entry, next) {
+    HASH_ITER (hh, c->entries, entry, next) {
         if (!commit_slot_has_work(&entry->slot))
             continue;
         int r = count < ENTRIES_PER_REQUEST ? find_topic(c, entry->topic, &topics[count]) : -BROOK_E_AGAIN;
@@ -240,7 +241,8 @@ static void send_due(struct commits *c)
 {
     if (c->is_closed)
         return;
-    struct commit_request *request = malloc(sizeof *request + ENTRIES_PER_REQUEST * sizeof request->entries[0]);
+    struct commit_request *request =
+        malloc(sizeof *request + ENTRIES_PER_REQUEST * sizeof request->entries[0]);
     AUTO_FREE const struct metadata_topic **topics = calloc(ENTRIES_PER_REQUEST, sizeof *topics);
     bool has_more = false;
     int r = request && topics ? 0 : -BROOK_E_NOMEM;
@@ -264,8 +266,8 @@ static void send_due(struct commits *c)
         client_timer_set(c->timer, RETRY_MS);
 }
 
-void commits_commit(struct commits *c, const struct brook_position *positions, size_t count, commits_callback *done,
-                    void *arg)
+void commits_commit(struct commits *c, const struct brook_position *positions, size_t count,
+                    commits_callback *done, void *arg)
 {
     struct commit_call *call = calloc(1, sizeof *call + count * sizeof call->waits[0]);
     if (!call) {
@@ -292,7 +294,8 @@ void commits_commit(struct commits *c, const struct brook_position *positions, s
         finish_calls(c);
 }
 
-int commits_new(struct client *client, const char *group, int request_timeout_ms, struct commits **ret_commits)
+int commits_new(struct client *client, const char *group, int request_timeout_ms,
+                struct commits **ret_commits)
 {
     struct commits *c = calloc(1, sizeof *c);
     if (!c)
@@ -317,7 +320,7 @@ void commits_close(struct commits *c)
     c->is_closed = true;
     client_timer_free(TAKE(c->timer));
     struct commit_entry *entry, *next;
-    HASH_ITER(hh, c->entries, entry, next)
+    HASH_ITER (hh, c->entries, entry, next)
         commit_slot_abandon(&entry->slot, BROOK_E_CLOSED);
     finish_calls(c);
     commits_unref(c);

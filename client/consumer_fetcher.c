@@ -32,7 +32,7 @@ void fetcher_unref(struct consumer_fetcher *f)
     free(f);
 }
 
-/* ---- timers and wake-ups -------------------------------------------------------------------------------- */
+/* ---- timers and wake-ups ---- */
 
 void fetcher_wake_at(struct consumer_fetcher *f, int64_t at_ms)
 {
@@ -87,7 +87,7 @@ static void on_metadata(void *arg)
     fetcher_again(arg);
 }
 
-/* ---- one partition -------------------------------------------------------------------------------------- */
+/* ---- one partition ---- */
 
 void fetcher_apply(struct consumer_fetcher *f, struct consumer_partition *p, struct position_effects effects)
 {
@@ -97,9 +97,9 @@ void fetcher_apply(struct consumer_fetcher *f, struct consumer_partition *p, str
     if (!effects.was_reset)
         return;
     f->set->counters.resets++;
-    diag_log(client_diag(f->client), DIAG_WARN, "", "partition %s/%d: the offset %" PRId64 " is not there, going to the %s",
-             p->topic, p->partition, p->position.offset,
-             p->position.query == BROOK_OFFSET_LATEST ? "latest" : "earliest");
+    diag_log(client_diag(f->client), DIAG_WARN, "",
+             "partition %s/%d: the offset %" PRId64 " is not there, going to the %s", p->topic, p->partition,
+             p->position.offset, p->position.query == BROOK_OFFSET_LATEST ? "latest" : "earliest");
 }
 
 /* What the metadata says about the partition is no leader: not a word about positions. */
@@ -175,12 +175,12 @@ static bool attend(struct consumer_fetcher *f, struct consumer_partition *p)
     return true;
 }
 
-/* ---- the pass ------------------------------------------------------------------------------------------- */
+/* ---- the pass ---- */
 
 static void mark_all(struct consumer_set *set)
 {
     struct consumer_partition *p, *next;
-    HASH_ITER(hh_name, set->by_name, p, next)
+    HASH_ITER (hh_name, set->by_name, p, next)
         set_mark(set, p);
 }
 
@@ -227,7 +227,7 @@ void fetcher_run(struct consumer_fetcher *f, bool all)
     fetcher_unref(f);
 }
 
-/* ---- life ----------------------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 int fetcher_new(struct client *client, struct consumer_set *set, const char *group_id,
                 const struct fetcher_events *events, struct consumer_fetcher **ret_fetcher)

@@ -1,8 +1,8 @@
-/* The loop's side of a consumer: for each partition find out where it stands, pull from its leader, go elsewhere when
- * the leader moves, and look again later when nothing works.
+/* The loop's side of a consumer: for each partition find out where it stands, pull from its leader, go
+ * elsewhere when the leader moves, and look again later when nothing works.
  *
- * Level-triggered: whatever changes (a seek, a reply, new metadata, a connection) marks partitions or all of them, and
- * one pass looks at those and brings them to where they should be. Loop thread only.
+ * Level-triggered: whatever changes (a seek, a reply, new metadata, a connection) marks partitions or all of
+ * them, and one pass looks at those and brings them to where they should be. Loop thread only.
  */
 #ifndef BROOK_CLIENT_CONSUMER_FETCHER_H
 #define BROOK_CLIENT_CONSUMER_FETCHER_H
@@ -22,13 +22,13 @@ struct fetcher_events {
 /* `group_id`: whose stored offsets count; "": none. Both are borrowed. Returns 0 or -BROOK_E_NOMEM. */
 int fetcher_new(struct client *client, struct consumer_set *set, const char *group_id,
                 const struct fetcher_events *events, struct consumer_fetcher **ret_fetcher);
-/* After set_close(). No callback of the fetcher's does anything any more; memory goes with the last request. NULL is
- * fine. */
+/* After set_close(). No callback of the fetcher's does anything any more; memory goes with the last request.
+ * NULL is fine. */
 void fetcher_close(struct consumer_fetcher *f);
 /* Look at all partitions that are marked, or at all of them. */
 void fetcher_run(struct consumer_fetcher *f, bool all);
 
-/* ---- for the parts of the fetcher ------------------------------------------------------------------------ */
+/* ---- for the parts of the fetcher ---- */
 
 struct consumer_fetcher {
     struct client *client;
@@ -44,8 +44,8 @@ struct consumer_fetcher {
     bool is_again_posted;
     bool needs_refresh;
     struct consumer_puller *pullers;
-    uint64_t sessions; /* counts pull sessions */
-    struct arena *arena; /* for building requests */
+    uint64_t sessions;           /* counts pull sessions */
+    struct arena *arena;         /* for building requests */
     struct position_find *finds; /* what this pass has to ask */
     struct question *questions;
 };

@@ -107,7 +107,7 @@ void finds_free(struct consumer_fetcher *f)
     }
 }
 
-/* ---- answers -------------------------------------------------------------------------------------------- */
+/* ---- answers ---- */
 
 /* Nobody answered (`backs_off`), or nobody could be asked: that is announced when it changes. */
 static void on_silence(struct position_find *find, bool backs_off)
@@ -208,7 +208,7 @@ static void on_found(void *arg, const struct channel_reply *reply)
     fetcher_unref(f);
 }
 
-/* ---- requests ------------------------------------------------------------------------------------------- */
+/* ---- requests ---- */
 
 static int add_list(struct position_find *find, Brook__Request *request, Brook__ListOffsetsRequest *body)
 {
@@ -272,9 +272,9 @@ static void find_send(struct position_find *find)
     Brook__FetchOffsetsRequest fetch = BROOK__FETCH_OFFSETS_REQUEST__INIT;
     set_lock(f->set);
     arena_reset(f->arena);
-    int r = !channel                       ? -BROOK_E_DISCONNECTED
+    int r = !channel                     ? -BROOK_E_DISCONNECTED
             : find->leader == ANY_BROKER ? add_fetch(find, &request, &fetch)
-                                           : add_list(find, &request, &list);
+                                         : add_list(find, &request, &list);
     if (r == 0)
         r = channel_send(channel, &request, NULL, 0, f->set->settings.request_timeout_ms, on_found, find);
     if (r == 0) {

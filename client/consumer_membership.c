@@ -9,7 +9,7 @@
 /* unsubscribe has no time-out of its own: rebalance.drain.ms bounds the hand-over, this the rest. */
 #define LEAVE_MS 60000
 
-/* ---- what the group driver calls, on the loop --------------------------------------------------------------- */
+/* ---- what the group driver calls, on the loop ---- */
 
 static void on_assigned(void *arg, const struct brook_position *positions, size_t count)
 {
@@ -99,7 +99,7 @@ void consumer_on_drained(void *arg, struct consumer_partition *p)
     group_drained(atomic_load(&c->group), p->topic, p->partition, offset);
 }
 
-/* ---- subscribing -------------------------------------------------------------------------------------------- */
+/* ---- subscribing ---- */
 
 struct subscription {
     struct brook_consumer *c;
@@ -153,7 +153,8 @@ static int subscribe(struct subscription *s)
     return s->r;
 }
 
-int brook_consumer_subscribe(brook_consumer *c, const char *const *topics, size_t count, struct brook_error *error)
+int brook_consumer_subscribe(brook_consumer *c, const char *const *topics, size_t count,
+                             struct brook_error *error)
 {
     int r = group_check_topics(topics, count, error);
     if (r < 0)
@@ -189,7 +190,7 @@ int brook_consumer_unsubscribe(brook_consumer *c, struct brook_error *error)
     return 0;
 }
 
-/* ---- assigning by hand ---------------------------------------------------------------------------------------- */
+/* ---- assigning by hand ---- */
 
 static bool is_start(int64_t offset)
 {
@@ -204,8 +205,8 @@ static int check_positions(const struct brook_position *positions, size_t count,
             return brook_error_set(error, BROOK_E_ILLEGAL_NAME, "\"%.200s\" is not a legal topic name",
                                    p->topic ? p->topic : "");
         if (p->partition < 0 || !is_start(p->offset))
-            return brook_error_set(error, BROOK_E_INVALID, "partition %s/%d, offset %lld: no such place", p->topic,
-                                   p->partition, (long long)p->offset);
+            return brook_error_set(error, BROOK_E_INVALID, "partition %s/%d, offset %lld: no such place",
+                                   p->topic, p->partition, (long long)p->offset);
     }
     return 0;
 }
@@ -215,13 +216,13 @@ static int replace_all(struct consumer_set *set, const struct brook_position *po
                        struct brook_error *error)
 {
     struct consumer_partition *p, *next;
-    HASH_ITER(hh_name, set->by_name, p, next)
+    HASH_ITER (hh_name, set->by_name, p, next)
         set_remove(set, p, false);
     for (size_t i = 0; i < count; i++) {
         int r = set_add(set, &positions[i], 0);
         if (r == -BROOK_E_EXISTS)
-            return brook_error_set(error, BROOK_E_INVALID, "partition %s/%d is there twice", positions[i].topic,
-                                   positions[i].partition);
+            return brook_error_set(error, BROOK_E_INVALID, "partition %s/%d is there twice",
+                                   positions[i].topic, positions[i].partition);
         if (r < 0)
             return brook_error_set(error, -r, "partition %s/%d can not be read: %s", positions[i].topic,
                                    positions[i].partition, brook_error_text(r));

@@ -9,12 +9,14 @@
 
 static int not_assigned(struct brook_error *error, const char *topic, int32_t partition)
 {
-    return brook_error_set(error, BROOK_E_NOT_ASSIGNED, "partition %.200s/%d is not assigned to this consumer",
-                           topic ? topic : "", partition);
+    return brook_error_set(error, BROOK_E_NOT_ASSIGNED,
+                           "partition %.200s/%d is not assigned to this consumer", topic ? topic : "",
+                           partition);
 }
 
 /* Takes the lock if the partition is there and read. */
-static struct consumer_partition *find_and_lock(struct brook_consumer *c, const char *topic, int32_t partition)
+static struct consumer_partition *find_and_lock(struct brook_consumer *c, const char *topic,
+                                                int32_t partition)
 {
     if (!topic || !name_is_legal_topic(topic, strlen(topic)))
         return NULL;
@@ -29,7 +31,8 @@ static struct consumer_partition *find_and_lock(struct brook_consumer *c, const 
 int brook_consumer_seek(brook_consumer *c, const char *topic, int32_t partition, int64_t offset,
                         struct brook_error *error)
 {
-    if (offset < 0 && offset != BROOK_OFFSET_EARLIEST && offset != BROOK_OFFSET_LATEST && offset != BROOK_OFFSET_STORED)
+    if (offset < 0 && offset != BROOK_OFFSET_EARLIEST && offset != BROOK_OFFSET_LATEST &&
+        offset != BROOK_OFFSET_STORED)
         return brook_error_set(error, BROOK_E_INVALID, "offset %lld is none", (long long)offset);
     struct consumer_partition *p = find_and_lock(c, topic, partition);
     if (!p)
@@ -46,7 +49,8 @@ int brook_consumer_seek_to_time(brook_consumer *c, const char *topic, int32_t pa
         return not_assigned(error, topic, partition);
     set_unlock(c->set);
     int64_t offset;
-    int r = question_ask(c->fetcher, QUESTION_TIME, topic, partition, timestamp_ms, timeout_ms, &offset, error);
+    int r =
+        question_ask(c->fetcher, QUESTION_TIME, topic, partition, timestamp_ms, timeout_ms, &offset, error);
     return r < 0 ? r : brook_consumer_seek(c, topic, partition, offset, error);
 }
 
@@ -98,7 +102,8 @@ int brook_consumer_committed(brook_consumer *c, const char *topic, int32_t parti
     if (!c->group_id[0])
         return brook_error_set(error, BROOK_E_CONFIG, "group.id is not set");
     if (!topic || !name_is_legal_topic(topic, strlen(topic)))
-        return brook_error_set(error, BROOK_E_ILLEGAL_NAME, "\"%.200s\" is not a legal topic name", topic ? topic : "");
+        return brook_error_set(error, BROOK_E_ILLEGAL_NAME, "\"%.200s\" is not a legal topic name",
+                               topic ? topic : "");
     return question_ask(c->fetcher, QUESTION_STORED, topic, partition, -1, timeout_ms, ret_offset, error);
 }
 
@@ -108,7 +113,7 @@ int brook_consumer_assignment(brook_consumer *c, struct brook_position **ret_pos
     size_t count = 0, bytes = 0;
     struct consumer_partition *p, *next;
     set_lock(c->set);
-    HASH_ITER(hh_name, c->set->by_name, p, next)
+    HASH_ITER (hh_name, c->set->by_name, p, next)
         if (p->life == PARTITION_LIVE) {
             bytes += sizeof *positions + strlen(p->topic) + 1;
             count++;
@@ -117,7 +122,7 @@ int brook_consumer_assignment(brook_consumer *c, struct brook_position **ret_pos
     char *text = positions ? (char *)(positions + count) : NULL;
     size_t i = 0;
     if (positions)
-        HASH_ITER(hh_name, c->set->by_name, p, next)
+        HASH_ITER (hh_name, c->set->by_name, p, next)
             if (p->life == PARTITION_LIVE) {
                 size_t topic_bytes = strlen(p->topic) + 1;
                 positions[i++] = (struct brook_position){text, p->partition, p->delivered};

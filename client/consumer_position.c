@@ -107,7 +107,8 @@ struct position_effects position_topic_anew(struct consumer_position *p)
     return (struct position_effects){.was_reset = true};
 }
 
-struct position_effects position_on_stored(struct consumer_position *p, int code, int64_t offset, int64_t now_ms)
+struct position_effects position_on_stored(struct consumer_position *p, int code, int64_t offset,
+                                           int64_t now_ms)
 {
     if (p->phase != POSITION_ASK_STORED)
         return nothing;
@@ -143,7 +144,8 @@ void position_on_records(struct consumer_position *p, int64_t next)
     know(p, next);
 }
 
-struct position_effects position_on_pull_error(struct consumer_position *p, int code, bool by_leader, int64_t now_ms)
+struct position_effects position_on_pull_error(struct consumer_position *p, int code, bool by_leader,
+                                               int64_t now_ms)
 {
     if (p->phase != POSITION_KNOWN)
         return nothing;
@@ -156,7 +158,8 @@ struct position_effects position_on_pull_error(struct consumer_position *p, int 
     return effects;
 }
 
-struct position_effects position_on_damage(struct consumer_position *p, int code, int64_t offset, int64_t now_ms)
+struct position_effects position_on_damage(struct consumer_position *p, int code, int64_t offset,
+                                           int64_t now_ms)
 {
     p->phase = POSITION_KNOWN;
     p->offset = offset;

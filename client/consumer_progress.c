@@ -49,7 +49,8 @@ static int grow(struct consumer_progress *p)
     return 0;
 }
 
-int progress_hand_out(struct consumer_progress *p, int64_t next, _Atomic int64_t *partial, uint64_t *ret_ticket)
+int progress_hand_out(struct consumer_progress *p, int64_t next, _Atomic int64_t *partial,
+                      uint64_t *ret_ticket)
 {
     if (p->is_blocked) {
         *ret_ticket = PROGRESS_TICKET_NONE;

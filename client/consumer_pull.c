@@ -39,7 +39,7 @@ struct consumer_puller {
     unsigned in_flight;
     int failures; /* in a row */
     int64_t not_before_ms;
-    int told; /* the lasting failure that was reported */
+    int told;                     /* the lasting failure that was reported */
     struct partition_id *forgets; /* left, and still known to the session */
     size_t forgets_count, forgets_capacity;
     struct pull *idle;
@@ -92,7 +92,7 @@ void pullers_lost(struct consumer_fetcher *f, int32_t broker_id)
             begin_session(puller);
 }
 
-/* ---- members -------------------------------------------------------------------------------------------- */
+/* ---- members ---- */
 
 static bool is_named(const struct consumer_puller *puller, const struct consumer_partition *p)
 {
@@ -159,7 +159,7 @@ void puller_join(struct consumer_fetcher *f, struct consumer_partition *p, int32
     p->wants_records = wants;
 }
 
-/* ---- replies -------------------------------------------------------------------------------------------- */
+/* ---- replies ---- */
 
 static int64_t back_off(struct consumer_puller *puller)
 {
@@ -193,8 +193,8 @@ static void on_failure(struct consumer_puller *puller, int code)
 }
 
 /* Records came that bring the reader no further. */
-static void on_no_progress(struct consumer_fetcher *f, struct consumer_partition *p, const struct run_extent *extent,
-                           size_t bytes)
+static void on_no_progress(struct consumer_fetcher *f, struct consumer_partition *p,
+                           const struct run_extent *extent, size_t bytes)
 {
     size_t needed = extent->needed_bytes;
     if (needed == 0 && extent->skip_bytes < bytes)
@@ -234,8 +234,8 @@ static struct consumer_partition *find_asked(const struct pull *pull, const Broo
     memcpy(id.topic_id, pulled->topic_id.data, TOPIC_ID_BYTES);
     id.partition = pulled->partition;
     struct consumer_partition *p = set_find_id(puller->f->set, &id);
-    bool was_asked = p && p->puller == puller && is_named(puller, p) && p->named_generation == p->generation &&
-                     pull->sequence >= p->named_since;
+    bool was_asked = p && p->puller == puller && is_named(puller, p) &&
+                     p->named_generation == p->generation && pull->sequence >= p->named_since;
     return was_asked && p->life == PARTITION_LIVE && p->position.phase == POSITION_KNOWN ? p : NULL;
 }
 
@@ -331,12 +331,13 @@ static void on_pulled(void *arg, const struct channel_reply *reply)
     give_back(pull);
 }
 
-/* ---- requests ------------------------------------------------------------------------------------------- */
+/* ---- requests ---- */
 
 static bool is_changed(const struct consumer_puller *puller, const struct consumer_partition *p)
 {
-    return !is_named(puller, p) || p->named_generation != p->generation || p->named_offset != p->position.offset ||
-           p->named_epoch != p->leader_epoch || p->named_bytes != p->fetch_bytes;
+    return !is_named(puller, p) || p->named_generation != p->generation ||
+           p->named_offset != p->position.offset || p->named_epoch != p->leader_epoch ||
+           p->named_bytes != p->fetch_bytes;
 }
 
 /* Whether another pull has to be sent now. */
@@ -344,7 +345,7 @@ static bool is_pull_due(struct consumer_puller *puller)
 {
     bool wants = false, changed = false;
     const struct consumer_partition *p;
-    DL_FOREACH2(puller->members, p, puller_next) {
+    DL_FOREACH2 (puller->members, p, puller_next) {
         wants |= p->wants_records;
         changed |= p->wants_records && is_changed(puller, p);
     }
@@ -360,8 +361,8 @@ static bool is_pull_due(struct consumer_puller *puller)
     return true;
 }
 
-/* What one pull may bring: as much as its partitions want, and so little that pulls to all brokers fit into half of
- * the memory for fetched records, beside what waits for the application. */
+/* What one pull may bring: as much as its partitions want, and so little that pulls to all brokers fit into
+ * half of the memory for fetched records, beside what waits for the application. */
 static size_t pull_bytes(const struct consumer_puller *puller)
 {
     const struct consumer_settings *s = &puller->f->set->settings;
@@ -374,7 +375,7 @@ static size_t pull_bytes(const struct consumer_puller *puller)
     if (share > s->fetch_bytes_max)
         share = s->fetch_bytes_max;
     const struct consumer_partition *p;
-    DL_FOREACH2(puller->members, p, puller_next) {
+    DL_FOREACH2 (puller->members, p, puller_next) {
         wanted += p->wants_records ? p->fetch_bytes : 0;
         if (wanted >= share)
             return share;
@@ -413,7 +414,7 @@ static int add_names(struct consumer_puller *puller, struct arena *arena, Brook_
 {
     size_t count = 0;
     struct consumer_partition *p;
-    DL_FOREACH2(puller->members, p, puller_next)
+    DL_FOREACH2 (puller->members, p, puller_next)
         count += p->wants_records && (is_changed(puller, p) || puller->is_sessionless);
     if (count > NAMES_PER_PULL_MAX)
         count = NAMES_PER_PULL_MAX;
@@ -421,7 +422,7 @@ static int add_names(struct consumer_puller *puller, struct arena *arena, Brook_
     Brook__PullPartition *entries = arena_alloc(arena, count * sizeof *entries + 1);
     if (!body->partitions || !entries)
         return -BROOK_E_NOMEM;
-    DL_FOREACH2(puller->members, p, puller_next) {
+    DL_FOREACH2 (puller->members, p, puller_next) {
         if (body->n_partitions == count)
             break;
         if (!p->wants_records || !(is_changed(puller, p) || puller->is_sessionless))
@@ -450,7 +451,7 @@ static int add_forgets(struct consumer_puller *puller, struct arena *arena, Broo
 {
     size_t count = puller->forgets_count, at = 0;
     struct consumer_partition *p;
-    DL_FOREACH2(puller->members, p, puller_next)
+    DL_FOREACH2 (puller->members, p, puller_next)
         count += is_to_be_forgotten(puller, p);
     body->forget = arena_alloc(arena, count * sizeof *body->forget + 1);
     Brook__PullForget *entries = arena_alloc(arena, count * sizeof *entries + 1);
@@ -458,7 +459,7 @@ static int add_forgets(struct consumer_puller *puller, struct arena *arena, Broo
         return -BROOK_E_NOMEM;
     for (size_t i = 0; i < puller->forgets_count; i++)
         forget(&puller->forgets[i], &entries[at++]);
-    DL_FOREACH2(puller->members, p, puller_next)
+    DL_FOREACH2 (puller->members, p, puller_next)
         if (is_to_be_forgotten(puller, p)) {
             forget(&p->id, &entries[at++]);
             p->named_session = 0;
@@ -516,8 +517,8 @@ static int send_pull(struct consumer_puller *puller, struct channel *channel, si
     if (r == 0)
         r = add_forgets(puller, f->arena, &body);
     if (r == 0)
-        r = channel_send(channel, &request, NULL, 0, (int)body.max_wait_ms + f->set->settings.request_timeout_ms,
-                         on_pulled, pull);
+        r = channel_send(channel, &request, NULL, 0,
+                         (int)body.max_wait_ms + f->set->settings.request_timeout_ms, on_pulled, pull);
     if (r < 0) {
         pull->next = puller->idle;
         puller->idle = pull;

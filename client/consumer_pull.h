@@ -1,7 +1,9 @@
-/* Pullers: for each broker one pull session with the partitions that it leads, and one pull ahead of the application.
+/* Pullers: for each broker one pull session with the partitions that it leads, and one pull ahead of the
+ * application.
  *
- * The session tells the broker only what changed. At most two pulls are in flight: the one that waits, and one that
- * takes its place because something changed. Records stay in the slab of the reply. Loop thread only.
+ * The session tells the broker only what changed. At most two pulls are in flight: the one that waits, and
+ * one that takes its place because something changed. Records stay in the slab of the reply. Loop thread
+ * only.
  */
 #ifndef BROOK_CLIENT_CONSUMER_PULL_H
 #define BROOK_CLIENT_CONSUMER_PULL_H

@@ -155,7 +155,8 @@ static int send_time(struct question *l, struct channel *channel, const struct m
     request.list_offsets = &body;
     body.n_partitions = 1;
     body.partitions = &entries;
-    entry.has_topic_id = entry.has_partition = entry.has_query = entry.has_timestamp = entry.has_current_epoch = true;
+    entry.has_topic_id = entry.has_partition = entry.has_query = entry.has_timestamp =
+        entry.has_current_epoch = true;
     entry.topic_id = envelope_bytes(topic->topic_id, TOPIC_ID_BYTES);
     entry.partition = l->partition;
     entry.query = BROOK__OFFSET_QUERY__BY_TIME;
@@ -188,11 +189,13 @@ static void try(void *arg)
     } else {
         topic = metadata_topic(client_metadata(client), l->topic);
         code = judge(l, topic);
-        channel = code == 0 ? client_channel(client, topic->partitions[l->partition].leader, CLIENT_LANE_REQUESTS)
-                            : NULL;
+        channel = code == 0
+                      ? client_channel(client, topic->partitions[l->partition].leader, CLIENT_LANE_REQUESTS)
+                      : NULL;
     }
     if (!channel) {
-        fail(l, code != 0 ? code : BROOK_E_BROKER_NOT_AVAILABLE, code != 0 ? NULL : client_last_error(client)->text);
+        fail(l, code != 0 ? code : BROOK_E_BROKER_NOT_AVAILABLE,
+             code != 0 ? NULL : client_last_error(client)->text);
         return;
     }
     int r = l->kind == QUESTION_STORED ? send_stored(l, channel) : send_time(l, channel, topic);
@@ -230,7 +233,7 @@ void questions_close(struct consumer_fetcher *f)
 }
 
 int question_ask(struct consumer_fetcher *f, enum question_kind kind, const char *topic, int32_t partition,
-               int64_t timestamp_ms, int timeout_ms, int64_t *ret_offset, struct brook_error *error)
+                 int64_t timestamp_ms, int timeout_ms, int64_t *ret_offset, struct brook_error *error)
 {
     struct consumer_set *set = f->set;
     struct question *l = calloc(1, sizeof *l);

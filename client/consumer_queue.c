@@ -12,7 +12,7 @@
 
 #define IDLE_CHUNKS_MAX 64
 
-/* ---- chunks --------------------------------------------------------------------------------------------- */
+/* ---- chunks ---- */
 
 static struct consumer_chunk *chunk_take(struct consumer_set *set)
 {
@@ -87,7 +87,7 @@ static void end_turn(struct consumer_set *set, struct consumer_partition *p, str
     }
 }
 
-/* ---- events --------------------------------------------------------------------------------------------- */
+/* ---- events ---- */
 
 void set_put_event(struct consumer_set *set, struct consumer_partition *p, int code, int64_t offset)
 {
@@ -108,7 +108,8 @@ void set_put_failure(struct consumer_set *set, const struct brook_error *error)
     set_signal(set);
 }
 
-static int take_partition_event(struct consumer_set *set, struct brook_error *error, struct event_place *ret_place)
+static int take_partition_event(struct consumer_set *set, struct brook_error *error,
+                                struct event_place *ret_place)
 {
     struct consumer_partition *p = set->events;
     int code = p->event_code;
@@ -120,8 +121,8 @@ static int take_partition_event(struct consumer_set *set, struct brook_error *er
     if (ret_place->offset < 0)
         return brook_error_set(error, code, "partition %s/%d: %s", ret_place->topic, ret_place->partition,
                                brook_error_text(code));
-    return brook_error_set(error, code, "partition %s/%d at offset %lld: %s", ret_place->topic, ret_place->partition,
-                           (long long)ret_place->offset, brook_error_text(code));
+    return brook_error_set(error, code, "partition %s/%d at offset %lld: %s", ret_place->topic,
+                           ret_place->partition, (long long)ret_place->offset, brook_error_text(code));
 }
 
 int set_take_event(struct consumer_set *set, struct brook_error *error, struct event_place *ret_place)
@@ -141,7 +142,7 @@ int set_take_event(struct consumer_set *set, struct brook_error *error, struct e
     return r;
 }
 
-/* ---- rebalance notes ------------------------------------------------------------------------------------ */
+/* ---- rebalance notes ---- */
 
 static void fill_positions(struct rebalance_note *notes, struct brook_position *positions, size_t count)
 {
@@ -164,7 +165,8 @@ static void drop_front_notes(struct consumer_set *set, size_t count)
     }
 }
 
-size_t set_take_notes(struct consumer_set *set, enum rebalance_kind *ret_kind, struct brook_position **ret_positions)
+size_t set_take_notes(struct consumer_set *set, enum rebalance_kind *ret_kind,
+                      struct brook_position **ret_positions)
 {
     size_t count = 0, bytes = 0;
     struct brook_position *positions = NULL;
@@ -198,7 +200,7 @@ void set_notes_done(struct consumer_set *set, const struct brook_position *posit
     set_unlock(set);
 }
 
-/* ---- batches -------------------------------------------------------------------------------------------- */
+/* ---- batches ---- */
 
 /* What was fetched is damaged at `offset`: say so, and fetch it again after a while. */
 static void on_damage(struct consumer_set *set, struct consumer_partition *p, int code, int64_t offset)
@@ -212,7 +214,8 @@ static void on_damage(struct consumer_set *set, struct consumer_partition *p, in
 }
 
 /* The run that was filled without the lock becomes a batch. -BROOK_E_NOMEM: it could not be noted. */
-static int hand_out(struct consumer_set *set, struct consumer_partition *p, struct brook_batch *batch, int64_t next)
+static int hand_out(struct consumer_set *set, struct consumer_partition *p, struct brook_batch *batch,
+                    int64_t next)
 {
     int r = progress_hand_out(&p->progress, next, &batch->processed, &batch->ticket);
     if (r < 0)
@@ -239,8 +242,8 @@ static int hand_out(struct consumer_set *set, struct consumer_partition *p, stru
 }
 
 /* `used` bytes of the chunk in hand are done with. */
-static void advance_chunk(struct consumer_set *set, struct consumer_partition *p, struct consumer_chunk *chunk,
-                          size_t used)
+static void advance_chunk(struct consumer_set *set, struct consumer_partition *p,
+                          struct consumer_chunk *chunk, size_t used)
 {
     bool was_hungry = set_is_hungry(set, p);
     p->queued_bytes -= used;
@@ -303,7 +306,8 @@ static int take_from(struct consumer_set *set, struct consumer_partition *p, str
     return r;
 }
 
-int set_take_batch(struct consumer_set *set, set_may_deliver *may_deliver, void *arg, struct brook_batch **ret_batch)
+int set_take_batch(struct consumer_set *set, set_may_deliver *may_deliver, void *arg,
+                   struct brook_batch **ret_batch)
 {
     set_lock(set);
     struct brook_batch *batch = batch_take(set);

@@ -19,8 +19,8 @@ static size_t larger(size_t a, size_t b)
 }
 
 /* Expand behind what the run's slab holds already; -BROOK_E_AGAIN when it does not fit there. */
-static int expand_behind(struct record_run *run, struct run_reader *reader, enum codec_id id, const uint8_t *from,
-                         size_t from_bytes, size_t *ret_bytes)
+static int expand_behind(struct record_run *run, struct run_reader *reader, enum codec_id id,
+                         const uint8_t *from, size_t from_bytes, size_t *ret_bytes)
 {
     size_t room = run->expanded->capacity - run->expanded_bytes;
     if (room < larger(reader->expanded_guess, from_bytes))
@@ -31,8 +31,8 @@ static int expand_behind(struct record_run *run, struct run_reader *reader, enum
 }
 
 /* Expand the first compressed batch of a run into a slab that grows until it is large enough. */
-static int expand_first(struct record_run *run, struct run_reader *reader, enum codec_id id, const uint8_t *from,
-                        size_t from_bytes, size_t *ret_bytes)
+static int expand_first(struct record_run *run, struct run_reader *reader, enum codec_id id,
+                        const uint8_t *from, size_t from_bytes, size_t *ret_bytes)
 {
     size_t want = larger(larger(reader->expanded_guess, EXPANDED_RATIO_GUESS * from_bytes), RUN_BYTES_MAX);
     for (;;) {
@@ -77,8 +77,8 @@ static int find_records(struct record_run *run, struct run_reader *reader, const
     return 0;
 }
 
-/* Walk all records once, so that nothing can go wrong later, and keep the place of the first one from `position`
- * on. *ret_any: there is one. */
+/* Walk all records once, so that nothing can go wrong later, and keep the place of the first one from
+ * `position` on. *ret_any: there is one. */
 static int check_records(struct record_walker *w, int64_t position, bool *ret_any)
 {
     struct record_walker first = *w;
@@ -119,8 +119,8 @@ static int take_batch(struct record_run *run, struct run_reader *reader, const u
     return r;
 }
 
-/* Headers whose numbers can not be: base offset and length are outside of the checksum. `next`: behind the batch
- * before, -1 for the first of a reply, which may begin below the position. */
+/* Headers whose numbers can not be: base offset and length are outside of the checksum. `next`: behind the
+ * batch before, -1 for the first of a reply, which may begin below the position. */
 static bool is_strange(const struct batch_header *h, int64_t next, int64_t end)
 {
     return h->last_offset_delta < 0 || h->base_offset > INT64_MAX - INT32_MAX - 1 ||
@@ -132,8 +132,8 @@ static bool is_full(const struct record_run *run, size_t used)
     return run->count == RUN_BATCHES_MAX || (run->count > 0 && used + run->expanded_bytes >= RUN_BYTES_MAX);
 }
 
-int run_fill(struct record_run *run, struct run_reader *reader, const uint8_t *data, size_t bytes, int64_t position,
-             int64_t end, size_t *ret_used, int64_t *ret_next)
+int run_fill(struct record_run *run, struct run_reader *reader, const uint8_t *data, size_t bytes,
+             int64_t position, int64_t end, size_t *ret_used, int64_t *ret_next)
 {
     assert(run->count == 0 && !run->expanded);
     size_t used = 0;

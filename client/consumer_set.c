@@ -58,8 +58,8 @@ static void set_free(struct consumer_set *set)
     free(set);
 }
 
-int set_new(const struct consumer_settings *settings, struct inbox *inbox, void (*run)(struct inbox_item *item),
-            struct consumer_set **ret_set)
+int set_new(const struct consumer_settings *settings, struct inbox *inbox,
+            void (*run)(struct inbox_item *item), struct consumer_set **ret_set)
 {
     struct consumer_set *set = calloc(1, sizeof *set);
     if (!set)
@@ -105,10 +105,10 @@ void set_close(struct consumer_set *set)
     set_lock(set);
     set->is_closed = true;
     struct consumer_partition *p, *next;
-    HASH_ITER(hh_name, set->by_name, p, next)
+    HASH_ITER (hh_name, set->by_name, p, next)
         set_remove(set, p, false);
     struct rebalance_note *note, *note_next;
-    DL_FOREACH_SAFE(set->notes, note, note_next) {
+    DL_FOREACH_SAFE (set->notes, note, note_next) {
         DL_DELETE(set->notes, note);
         partition_unref(TAKE(note->partition));
     }
@@ -117,7 +117,7 @@ void set_close(struct consumer_set *set)
     set_unlock(set);
 }
 
-/* ---- partitions ----------------------------------------------------------------------------------------- */
+/* ---- partitions ---- */
 
 void partition_ref(struct consumer_partition *p)
 {
@@ -315,7 +315,7 @@ bool set_is_drained(const struct consumer_partition *p)
     return p->life == PARTITION_DRAINING && p->was_revoked && p->batches_out == 0;
 }
 
-/* ---- positions ------------------------------------------------------------------------------------------ */
+/* ---- positions ---- */
 
 void set_start_at(struct consumer_set *set, struct consumer_partition *p, int64_t offset)
 {
@@ -385,7 +385,7 @@ int64_t set_now_ms(void)
     return clock_boot_ms();
 }
 
-/* ---- signals -------------------------------------------------------------------------------------------- */
+/* ---- signals ---- */
 
 bool set_is_full(const struct consumer_set *set)
 {
@@ -394,8 +394,8 @@ bool set_is_full(const struct consumer_set *set)
 
 void set_signal(struct consumer_set *set)
 {
-    bool has_news =
-        set->events || set->notes || set->failures_count > 0 || (set->ready && !set_is_full(set)) || set->is_closed;
+    bool has_news = set->events || set->notes || set->failures_count > 0 ||
+                    (set->ready && !set_is_full(set)) || set->is_closed;
     if (has_news == set->is_signalled)
         return;
     set->is_signalled = has_news;

@@ -1,9 +1,11 @@
-/* What a consumer reads: its partitions, what was fetched of them, what is out, and what poll has to say next.
+/* What a consumer reads: its partitions, what was fetched of them, what is out, and what poll has to say
+ * next.
  *
- * The one place that loop and application share. The loop puts chunks (the records of one partition in one reply)
- * and events in; the application takes runs of them out, gives batches back, and moves positions. One lock protects
- * all of it; it is never held across a system call but the one that signals the descriptor, nor while records are
- * checked. Which broker is asked for what: client/consumer_pull.h. The set outlives its consumer while batches are out.
+ * The one place that loop and application share. The loop puts chunks (the records of one partition in one
+ * reply) and events in; the application takes runs of them out, gives batches back, and moves positions. One
+ * lock protects all of it; it is never held across a system call but the one that signals the descriptor, nor
+ * while records are checked. Which broker is asked for what: client/consumer_pull.h. The set outlives its
+ * consumer while batches are out.
  *
  * Functions take the lock themselves unless marked [locked]. Offsets mean the next record.
  */
@@ -86,8 +88,8 @@ struct consumer_partition {
 
     /* Fetching. */
     struct consumer_position position;
-    bool is_halted; /* a reply made no sense: wait until the application has been told where */
-    bool is_asking; /* a request about the position is out ... */
+    bool is_halted;             /* a reply made no sense: wait until the application has been told where */
+    bool is_asking;             /* a request about the position is out ... */
     uint32_t asking_generation; /* ... since this generation */
     size_t fetch_bytes;
     int32_t leader_epoch;
@@ -158,7 +160,7 @@ struct consumer_set {
     unsigned batches_out;
 
     /* To the loop. */
-    struct inbox *inbox; /* NULL once closed */
+    struct inbox *inbox;              /* NULL once closed */
     struct consumer_fetcher *fetcher; /* the loop's; NULL before and after it lives */
     struct inbox_item kick;
     bool is_kicked;
@@ -168,24 +170,26 @@ struct consumer_set {
     struct consumer_chunk *idle_chunks;
     struct brook_batch *idle_batches;
     unsigned idle_chunks_count, idle_batches_count;
-    struct pool *pool; /* what is expanded */
-    struct codec *codec;      /* of the thread that polls */
+    struct pool *pool;   /* what is expanded */
+    struct codec *codec; /* of the thread that polls */
     size_t expanded_guess;
     struct consumer_counters counters;
 };
 
 /* `run` is called on the loop after a kick. Returns 0, -BROOK_E_NOMEM or -BROOK_E_IO. */
-int set_new(const struct consumer_settings *settings, struct inbox *inbox, void (*run)(struct inbox_item *item),
-            struct consumer_set **ret_set);
+int set_new(const struct consumer_settings *settings, struct inbox *inbox,
+            void (*run)(struct inbox_item *item), struct consumer_set **ret_set);
 struct consumer_set *set_ref(struct consumer_set *set); /* [locked] */
-/* Gives up the lock if it was the last reference and frees; returns with the lock given up in any case. [locked] */
+/* Gives up the lock if it was the last reference and frees; returns with the lock given up in any case.
+ * [locked] */
 void set_unref_unlock(struct consumer_set *set);
 void set_lock(struct consumer_set *set);
 void set_unlock(struct consumer_set *set);
-/* The loop is about to go: nothing is posted any more; all partitions go and are marked for fetcher_close(). */
+/* The loop is about to go: nothing is posted any more; all partitions go and are marked for fetcher_close().
+ */
 void set_close(struct consumer_set *set);
 
-/* ---- partitions [locked] -------------------------------------------------------------------------------- */
+/* ---- partitions [locked] ---- */
 
 struct consumer_partition *set_find(struct consumer_set *set, const char *topic, int32_t partition);
 struct consumer_partition *set_find_id(struct consumer_set *set, const struct partition_id *id);
@@ -193,8 +197,8 @@ struct consumer_partition *set_find_id(struct consumer_set *set, const struct pa
 int set_add(struct consumer_set *set, const struct brook_position *position, uint64_t group_generation);
 /* Stop delivering; on_revoking is due. */
 void set_begin_drain(struct consumer_set *set, struct consumer_partition *p);
-/* It is somebody else's, or nobody's. `is_lost`: the application has to hear of it, unless it never heard that it had
- * it, or has finished with it. */
+/* It is somebody else's, or nobody's. `is_lost`: the application has to hear of it, unless it never heard
+ * that it had it, or has finished with it. */
 void set_remove(struct consumer_set *set, struct consumer_partition *p, bool is_lost);
 /* All batches of a draining partition are back and the callback has run. */
 bool set_is_drained(const struct consumer_partition *p);
@@ -203,9 +207,10 @@ void partition_unref(struct consumer_partition *p);
 /* Remember under which topic id it is known. */
 void set_identify(struct consumer_set *set, struct consumer_partition *p, const uint8_t *topic_id);
 
-/* ---- positions [locked] --------------------------------------------------------------------------------- */
+/* ---- positions [locked] ---- */
 
-/* Read on from `offset` (a number or BROOK_OFFSET_...); what was fetched is void, what is out counts for nothing. */
+/* Read on from `offset` (a number or BROOK_OFFSET_...); what was fetched is void, what is out counts for
+ * nothing. */
 void set_seek(struct consumer_set *set, struct consumer_partition *p, int64_t offset);
 void set_pause(struct consumer_set *set, struct consumer_partition *p, bool is_paused);
 /* The topic was made anew. Returns what position.h wants done. */
@@ -217,7 +222,7 @@ void set_void_fetched(struct consumer_set *set, struct consumer_partition *p);
 /* More should be pulled for it. */
 bool set_is_hungry(const struct consumer_set *set, const struct consumer_partition *p);
 
-/* ---- what the loop brings [locked] ---------------------------------------------------------------------- */
+/* ---- what the loop brings [locked] ---- */
 
 /* Records of `p` in a slab (a reference is taken). Returns 0 or -BROOK_E_NOMEM. */
 int set_put(struct consumer_set *set, struct consumer_partition *p, struct slab *slab, const uint8_t *data,
@@ -228,11 +233,12 @@ void chunk_give(struct consumer_set *set, struct consumer_chunk *chunk);
 void set_put_event(struct consumer_set *set, struct consumer_partition *p, int code, int64_t offset);
 void set_put_failure(struct consumer_set *set, const struct brook_error *error);
 
-/* ---- what the application takes ------------------------------------------------------------------------- */
+/* ---- what the application takes ---- */
 
 /* The next rebalance notes of one kind, as positions (one block, for free()). Returns their number; 0: none.
  * The callback (if anybody wants it) has to run before set_notes_done(). */
-size_t set_take_notes(struct consumer_set *set, enum rebalance_kind *ret_kind, struct brook_position **ret_positions);
+size_t set_take_notes(struct consumer_set *set, enum rebalance_kind *ret_kind,
+                      struct brook_position **ret_positions);
 /* on_revoking has run for these: the loop may go on with them. */
 void set_notes_done(struct consumer_set *set, const struct brook_position *positions, size_t count);
 /* What an event is about; topic "": none. */
@@ -245,11 +251,13 @@ struct event_place {
 int set_take_event(struct consumer_set *set, struct brook_error *error, struct event_place *ret_place);
 /* Whether records of a partition claimed in session `group_generation` may be handed out now. */
 typedef bool set_may_deliver(void *arg, uint64_t group_generation);
-/* The next batch. Returns 0; -BROOK_E_AGAIN: none now; -BROOK_E_BUSY: there is one, but it may not be handed out now
- * (the lease); -BROOK_E_CORRUPT_BATCH and its kin: an event was queued instead, take it. One thread at a time. */
-int set_take_batch(struct consumer_set *set, set_may_deliver *may_deliver, void *arg, struct brook_batch **ret_batch);
+/* The next batch. Returns 0; -BROOK_E_AGAIN: none now; -BROOK_E_BUSY: there is one, but it may not be handed
+ * out now (the lease); -BROOK_E_CORRUPT_BATCH and its kin: an event was queued instead, take it. One thread
+ * at a time. */
+int set_take_batch(struct consumer_set *set, set_may_deliver *may_deliver, void *arg,
+                   struct brook_batch **ret_batch);
 
-/* ---- signals [locked] ----------------------------------------------------------------------------------- */
+/* ---- signals [locked] ---- */
 
 /* Make the descriptor say whether poll would return at once. Called at the end of whatever changes that. */
 void set_signal(struct consumer_set *set);
@@ -258,11 +266,12 @@ void set_mark(struct consumer_set *set, struct consumer_partition *p);
 void set_kick(struct consumer_set *set, struct consumer_partition *p);
 /* So much is out that nothing more is handed out before something comes back. */
 bool set_is_full(const struct consumer_set *set);
-/* Wait until *done (protected by the lock), which whoever sets it announces by `changed`; -1 ms: as long as it takes.
- * Returns whether it is done. [locked] */
+/* Wait until *done (protected by the lock), which whoever sets it announces by `changed`; -1 ms: as long as
+ * it takes. Returns whether it is done. [locked] */
 bool set_wait(struct consumer_set *set, const bool *done, int timeout_ms);
 /* The clock of all positions. */
 int64_t set_now_ms(void);
-/* The partitions that were marked, as a list by `marked_next`, each with a reference; the list is empty then. */
+/* The partitions that were marked, as a list by `marked_next`, each with a reference; the list is empty then.
+ */
 struct consumer_partition *set_take_marked(struct consumer_set *set);
 #endif

@@ -1,8 +1,9 @@
 /* The commits of one partition without a group membership: one in flight, the newest of the rest waits.
  *
- * Every value gets a number; a caller who waits for its value waits until `ended` has reached that number. A newer
- * value takes the place of one that still waits, so the stored offset is the one asked for last, also backwards.
- * Pure; loop thread. (Members commit through their group, which knows versions: client/group_driver.h.)
+ * Every value gets a number; a caller who waits for its value waits until `ended` has reached that number. A
+ * newer value takes the place of one that still waits, so the stored offset is the one asked for last, also
+ * backwards. Pure; loop thread. (Members commit through their group, which knows versions:
+ * client/group_driver.h.)
  */
 #ifndef BROOK_CLIENT_CONSUMER_SLOT_H
 #define BROOK_CLIENT_CONSUMER_SLOT_H
@@ -29,14 +30,15 @@ enum commit_verdict {
 };
 
 void commit_slot_init(struct commit_slot *s);
-/* Ask for `offset` to be stored. Returns the number to wait for (0: it is stored already and nothing is on its way). */
+/* Ask for `offset` to be stored. Returns the number to wait for (0: it is stored already and nothing is on
+ * its way). */
 uint64_t commit_slot_want(struct commit_slot *s, int64_t offset);
 /* A value waits and none is in flight. */
 bool commit_slot_has_work(const struct commit_slot *s);
 /* Take the value that waits into flight: s->sent. */
 void commit_slot_begin(struct commit_slot *s);
-/* The answer: `code` 0, or a failure (either sign). An outcome that is not known is sent again: nobody else may
- * write, so that twice is as good as once. */
+/* The answer: `code` 0, or a failure (either sign). An outcome that is not known is sent again: nobody else
+ * may write, so that twice is as good as once. */
 enum commit_verdict commit_slot_end(struct commit_slot *s, int code);
 /* Give up everything with `code`. */
 void commit_slot_abandon(struct commit_slot *s, int code);

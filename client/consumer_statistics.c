@@ -17,7 +17,8 @@ static json_t *describe_partition(const struct consumer_partition *p)
     put(object, "position", p->delivered);
     put(object, "processed", progress_processed(&p->progress));
     put(object, "high_watermark", p->high_watermark);
-    put(object, "lag", p->delivered >= 0 && p->high_watermark >= p->delivered ? p->high_watermark - p->delivered : -1);
+    put(object, "lag",
+        p->delivered >= 0 && p->high_watermark >= p->delivered ? p->high_watermark - p->delivered : -1);
     put(object, "queued_bytes", (int64_t)p->queued_bytes);
     put(object, "batches_out", p->batches_out);
     json_object_set_new(object, "paused", json_boolean(p->is_paused));
@@ -45,12 +46,13 @@ char *brook_consumer_statistics(brook_consumer *c)
     json_t *partitions = json_array();
     struct consumer_partition *p, *next;
     json_object_set_new(root, "group", json_string(c->group_id));
-    put(root, "memory_bytes", (int64_t)(pool_bytes_in_use(client_pool(c->client)) + pool_bytes_in_use(c->set->pool)));
+    put(root, "memory_bytes",
+        (int64_t)(pool_bytes_in_use(client_pool(c->client)) + pool_bytes_in_use(c->set->pool)));
     set_lock(c->set);
     describe_counters(root, &c->set->counters);
     put(root, "batches_out", c->set->batches_out);
     put(root, "bytes_out", (int64_t)c->set->bytes_out);
-    HASH_ITER(hh_name, c->set->by_name, p, next)
+    HASH_ITER (hh_name, c->set->by_name, p, next)
         json_array_append_new(partitions, describe_partition(p));
     set_unlock(c->set);
     json_object_set_new(root, "partitions", partitions);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- stored offsets ------------------------------------------------------------------------------------------- */
+/* ---- stored offsets ---- */
 
 static struct stored_offset *find_stored(struct consumer_fixture *f, const char *topic, int32_t partition)
 {
@@ -123,7 +123,7 @@ static void answer_fetch(struct consumer_fixture *f, const struct stub_request *
     arena_free(arena);
 }
 
-/* ---- pull sessions -------------------------------------------------------------------------------------------- */
+/* ---- pull sessions ---- */
 
 #define SESSIONS_MAX 512
 #define ENTRIES_MAX 64
@@ -144,10 +144,12 @@ struct session {
 static struct session sessions[SESSIONS_MAX];
 static uint32_t sessions_count;
 
-static struct session_entry *entry_of(struct session *s, const ProtobufCBinaryData *topic_id, int32_t partition)
+static struct session_entry *entry_of(struct session *s, const ProtobufCBinaryData *topic_id,
+                                      int32_t partition)
 {
     for (unsigned i = 0; i < s->count; i++)
-        if (s->entries[i].asked.partition == partition && memcmp(s->entries[i].topic_id, topic_id->data, 16) == 0)
+        if (s->entries[i].asked.partition == partition &&
+            memcmp(s->entries[i].topic_id, topic_id->data, 16) == 0)
             return &s->entries[i];
     return NULL;
 }
@@ -185,8 +187,7 @@ static int find_session(const struct stub_request *q, uint32_t *ret_id)
     if (asked->session_id == 0 || asked->session_id > sessions_count)
         return BROOK_E_UNKNOWN_PULL_SESSION;
     struct session *s = &sessions[asked->session_id - 1];
-    if (s->connection != q->connection ||
-        s->broker_id != q->broker_id)
+    if (s->connection != q->connection || s->broker_id != q->broker_id)
         return BROOK_E_UNKNOWN_PULL_SESSION;
     if (asked->session_epoch != ++s->epoch)
         return BROOK_E_BAD_PULL_SESSION_EPOCH;
@@ -216,7 +217,8 @@ static void answer_in_session(const struct stub_request *q, uint32_t id)
     struct frame_prefix prefix;
     struct arena *arena;
     Brook__Response *response;
-    ck_assert_int_eq(frame_parse(frame, bytes, FRAME_BYTES_MAX_DEFAULT, ENVELOPE_BYTES_MAX_BROKER, &prefix, NULL), 0);
+    ck_assert_int_eq(
+        frame_parse(frame, bytes, FRAME_BYTES_MAX_DEFAULT, ENVELOPE_BYTES_MAX_BROKER, &prefix, NULL), 0);
     ck_assert_int_eq(arena_new(16 << 20, &arena), 0);
     ck_assert_int_eq(
         envelope_unpack_response(arena, frame + FRAME_PREFIX_BYTES, prefix.envelope_bytes, &response), 0);
@@ -237,7 +239,8 @@ static void answer_in_session(const struct stub_request *q, uint32_t id)
     body->session_id = id;
     response->has_correlation_id = 1;
     int delay_ms = has_news || q->request->pull->max_wait_ms == 0 ? 0 : 5;
-    stub_reply(q, response, frame + FRAME_PREFIX_BYTES + prefix.envelope_bytes, prefix.records_bytes, delay_ms);
+    stub_reply(q, response, frame + FRAME_PREFIX_BYTES + prefix.envelope_bytes, prefix.records_bytes,
+               delay_ms);
     arena_free(arena);
     free(frame);
 }
@@ -278,7 +281,7 @@ static enum stub_verdict on_request(void *arg, const struct stub_request *q)
     }
 }
 
-/* ---- the fixture ---------------------------------------------------------------------------------------------- */
+/* ---- the fixture ---- */
 
 void fixture_open(struct consumer_fixture *f, unsigned brokers)
 {
@@ -338,7 +341,8 @@ static size_t make_batch(struct consumer_fixture *f, const char *topic, int32_t 
         struct record_view view = {.key = "k",
                                    .key_bytes = 1,
                                    .value = value,
-                                   .value_bytes = (int32_t)((size_t)n > value_bytes ? (size_t)n : value_bytes),
+                                   .value_bytes =
+                                       (int32_t)((size_t)n > value_bytes ? (size_t)n : value_bytes),
                                    .headers = &header,
                                    .headers_count = 1,
                                    .timestamp = 1000 + base + i};
@@ -349,7 +353,8 @@ static size_t make_batch(struct consumer_fixture *f, const char *topic, int32_t 
     return batch_writer_finish(&w, -1, -1, -1);
 }
 
-void fixture_append(struct consumer_fixture *f, const char *topic, int32_t partition, int count, size_t value_bytes)
+void fixture_append(struct consumer_fixture *f, const char *topic, int32_t partition, int count,
+                    size_t value_bytes)
 {
     uint8_t *data;
     size_t bytes = make_batch(f, topic, partition, count, value_bytes, &data);
@@ -389,8 +394,8 @@ int64_t fixture_check_batch(struct consumer_fixture *f, brook_batch *batch, int6
     char text[64];
     while (brook_batch_next(batch, &m) == 0) {
         struct brook_header header;
-        int n = snprintf(text, sizeof text, "%s/%d/%lld", brook_batch_topic(batch), brook_batch_partition(batch),
-                         (long long)m.offset);
+        int n = snprintf(text, sizeof text, "%s/%d/%lld", brook_batch_topic(batch),
+                         brook_batch_partition(batch), (long long)m.offset);
         ck_assert_int_eq(m.offset, first);
         ck_assert_uint_ge(m.value_bytes, (size_t)n);
         ck_assert(memcmp(m.value, text, (size_t)n) == 0);

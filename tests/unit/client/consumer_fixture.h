@@ -1,5 +1,5 @@
-/* What the consumer's tests share: a stub cluster with pull sessions and stored offsets, a consumer of it, and a group
- * driver that does what the test says.
+/* What the consumer's tests share: a stub cluster with pull sessions and stored offsets, a consumer of it,
+ * and a group driver that does what the test says.
  */
 #ifndef BROOK_TESTS_CONSUMER_FIXTURE_H
 #define BROOK_TESTS_CONSUMER_FIXTURE_H
@@ -31,7 +31,7 @@ struct consumer_fixture {
     pthread_mutex_t lock; /* of what follows */
     struct stored_offset stored[STORED_MAX];
     unsigned stored_count;
-    int commit_code; /* answer to every commit entry */
+    int commit_code;          /* answer to every commit entry */
     struct brook_error error; /* of the last call of the test */
 };
 
@@ -43,7 +43,8 @@ void fixture_assign(struct consumer_fixture *f, const char *topic, int32_t parti
 void fixture_close(struct consumer_fixture *f);
 
 /* Append one batch of `count` records "topic/partition/offset" of `value_bytes` (0: as short as it is). */
-void fixture_append(struct consumer_fixture *f, const char *topic, int32_t partition, int count, size_t value_bytes);
+void fixture_append(struct consumer_fixture *f, const char *topic, int32_t partition, int count,
+                    size_t value_bytes);
 /* Append a batch with one byte of a record changed. */
 void fixture_append_damaged(struct consumer_fixture *f, const char *topic, int32_t partition, int count);
 /* Poll until a batch comes; fails the test on anything but "nothing yet". */
@@ -60,7 +61,7 @@ int64_t fixture_stored(struct consumer_fixture *f, const char *topic, int32_t pa
 unsigned fixture_stored_writes(struct consumer_fixture *f);
 bool fixture_wait_stored(struct consumer_fixture *f, const char *topic, int32_t partition, int64_t offset);
 
-/* ---- the group driver of the test: client/group_driver.h, without a group ------------------------------------- */
+/* ---- the group driver of the test: client/group_driver.h, without a group ---- */
 
 enum fake_group_kind { FAKE_ASSIGNED, FAKE_REVOKING, FAKE_LOST };
 void fake_group_do(enum fake_group_kind kind, const struct brook_position *positions, size_t count);

@@ -51,8 +51,8 @@ int group_check_pattern(const char *pattern, struct brook_error *error)
     return 0;
 }
 
-void group_leave(struct group *group, enum group_leave_mode mode, int timeout_ms, void (*done)(void *arg, int err),
-                 void *arg)
+void group_leave(struct group *group, enum group_leave_mode mode, int timeout_ms,
+                 void (*done)(void *arg, int err), void *arg)
 {
     atomic_fetch_add(&leaves, 1);
     if (done)
@@ -105,7 +105,7 @@ void group_member_id(const struct group *group, char *buffer, size_t room)
     strncpy(buffer, "member-1", room - 1);
 }
 
-/* ---- strings ------------------------------------------------------------------------------------------------ */
+/* ---- strings ---- */
 
 struct deed {
     enum fake_group_kind kind;
@@ -137,7 +137,8 @@ void fake_group_do(enum fake_group_kind kind, const struct brook_position *posit
 static void end_drain(void *arg)
 {
     struct deed *d = arg;
-    d->offset = the_group->events.drain_over(the_group->events.arg, d->positions->topic, d->positions->partition);
+    d->offset =
+        the_group->events.drain_over(the_group->events.arg, d->positions->topic, d->positions->partition);
 }
 
 int64_t fake_group_drain_over(const char *topic, int32_t partition)

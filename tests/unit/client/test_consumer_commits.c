@@ -50,7 +50,8 @@ START_TEST(given_positions_are_stored_as_they_are_also_backwards)
         ck_assert_int_eq(fixture_stored(&f, "t", 1), 100 + offset);
     }
     struct brook_position bad = {"t", 0, -1};
-    ck_assert_int_eq(brook_consumer_commit(f.consumer, &bad, 1, BROOK_COMMIT_SYNC, 0, &f.error), -BROOK_E_INVALID);
+    ck_assert_int_eq(brook_consumer_commit(f.consumer, &bad, 1, BROOK_COMMIT_SYNC, 0, &f.error),
+                     -BROOK_E_INVALID);
     fixture_close(&f);
 }
 END_TEST
@@ -197,5 +198,7 @@ SUITE_MAIN("client/consumer_commits", SUITE_TEST(a_commit_stores_what_was_releas
            SUITE_TEST(given_positions_are_stored_as_they_are_also_backwards),
            SUITE_TEST(of_many_commits_the_last_one_stays),
            SUITE_TEST(auto_commit_follows_what_is_released_and_writes_it_once),
-           SUITE_TEST(without_auto_commit_nothing_is_stored_by_itself), SUITE_TEST(every_offset_can_be_the_next_one),
-           SUITE_TEST(failures_that_pass_are_tried_again_others_are_told), SUITE_TEST(a_lost_answer_is_sent_again))
+           SUITE_TEST(without_auto_commit_nothing_is_stored_by_itself),
+           SUITE_TEST(every_offset_can_be_the_next_one),
+           SUITE_TEST(failures_that_pass_are_tried_again_others_are_told),
+           SUITE_TEST(a_lost_answer_is_sent_again))

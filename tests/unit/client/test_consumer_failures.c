@@ -9,10 +9,11 @@ static const int codes[] = {
 #define X(number, name, advice, text) (number),
     BROOK_ERRORS(X)
 #undef X
-    99, 777};
+        99,
+    777};
 #define CODES (sizeof codes / sizeof codes[0])
 
-/* ---- error codes --------------------------------------------------------------------------------------------- */
+/* ---- error codes ---- */
 
 struct fault {
     Brook__Request__BodyCase body;
@@ -168,7 +169,7 @@ START_TEST(listing_the_log_is_tried_until_it_works)
 }
 END_TEST
 
-/* ---- broken connections ---------------------------------------------------------------------------------------- */
+/* ---- broken connections ---- */
 
 struct cutter {
     Brook__Request__BodyCase body;
@@ -299,7 +300,7 @@ START_TEST(replies_that_make_no_sense_change_nothing)
 }
 END_TEST
 
-/* ---- leaders ----------------------------------------------------------------------------------------------------- */
+/* ---- leaders ---- */
 
 START_TEST(the_leader_is_followed)
 {
@@ -382,7 +383,7 @@ START_TEST(a_topic_made_anew_is_read_from_its_beginning)
 }
 END_TEST
 
-/* ---- damage ------------------------------------------------------------------------------------------------------ */
+/* ---- damage ---- */
 
 START_TEST(damage_is_told_again_and_again_and_can_be_passed)
 {
@@ -439,11 +440,13 @@ SUITE_MAIN("client/consumer_failures",
            SUITE_TEST_SLOW(no_code_of_a_partition_moves_the_position_but_out_of_range, 60),
            SUITE_TEST_SLOW(no_code_of_a_whole_pull_moves_the_position, 90),
            SUITE_TEST_SLOW(no_code_about_the_stored_offset_resets_but_none, 60),
-           SUITE_TEST(listing_the_log_is_tried_until_it_works), SUITE_TEST_SLOW(a_pull_cut_at_any_byte_is_pulled_again, 60),
+           SUITE_TEST(listing_the_log_is_tried_until_it_works),
+           SUITE_TEST_SLOW(a_pull_cut_at_any_byte_is_pulled_again, 60),
            SUITE_TEST(a_broker_that_falls_silent_is_asked_again),
            SUITE_TEST(a_wait_longer_than_the_request_timeout_breaks_nothing),
            SUITE_TEST(replies_that_make_no_sense_change_nothing), SUITE_TEST(the_leader_is_followed),
            SUITE_TEST(a_broker_that_is_down_costs_its_own_partitions_only),
            SUITE_TEST(a_consumer_may_start_before_any_broker_or_topic),
            SUITE_TEST(a_topic_made_anew_is_read_from_its_beginning),
-           SUITE_TEST(damage_is_told_again_and_again_and_can_be_passed), SUITE_TEST(checksums_may_be_left_unchecked))
+           SUITE_TEST(damage_is_told_again_and_again_and_can_be_passed),
+           SUITE_TEST(checksums_may_be_left_unchecked))

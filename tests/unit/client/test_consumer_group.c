@@ -26,7 +26,8 @@ static void on_revoking(void *arg, const struct brook_position *positions, size_
     if (h->commit_inside) {
         brook_batch *batch;
         ck_assert_int_eq(brook_consumer_poll(h->commit_inside, 0, &batch, NULL), -BROOK_E_INVALID);
-        ck_assert_int_eq(brook_consumer_commit(h->commit_inside, NULL, 0, BROOK_COMMIT_SYNC, WAIT_MS, NULL), 0);
+        ck_assert_int_eq(brook_consumer_commit(h->commit_inside, NULL, 0, BROOK_COMMIT_SYNC, WAIT_MS, NULL),
+                         0);
     }
 }
 
@@ -288,7 +289,7 @@ START_TEST(unsubscribe_leaves_and_assign_may_follow)
 }
 END_TEST
 
-/* ---- the stream ------------------------------------------------------------------------------------------------ */
+/* ---- the stream ---- */
 
 static void *stop_later(void *arg)
 {
@@ -352,7 +353,8 @@ SUITE_MAIN("client/consumer_group", SUITE_TEST(a_claim_is_told_before_its_first_
            SUITE_TEST(a_drain_waits_for_callback_and_batches_and_commits_what_was_released),
            SUITE_TEST(on_revoking_may_commit), SUITE_TEST(without_callbacks_a_drain_needs_no_poll),
            SUITE_TEST(a_drain_that_takes_too_long_is_cut_off), SUITE_TEST(what_is_lost_is_dropped_and_told),
-           SUITE_TEST(nothing_is_handed_out_while_the_lease_says_no), SUITE_TEST(auto_commit_goes_through_the_group),
-           SUITE_TEST(the_groups_troubles_come_out_of_poll), SUITE_TEST(unsubscribe_leaves_and_assign_may_follow),
+           SUITE_TEST(nothing_is_handed_out_while_the_lease_says_no),
+           SUITE_TEST(auto_commit_goes_through_the_group), SUITE_TEST(the_groups_troubles_come_out_of_poll),
+           SUITE_TEST(unsubscribe_leaves_and_assign_may_follow),
            SUITE_TEST(a_stream_gives_one_record_after_the_other_until_it_is_stopped),
            SUITE_TEST(a_record_of_a_stream_is_processed_when_the_next_is_asked_for))

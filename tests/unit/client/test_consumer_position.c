@@ -8,7 +8,8 @@ static const int codes[] = {
 #define X(number, name, advice, text) (number),
     BROOK_ERRORS(X)
 #undef X
-    2, 99, 100, 777, 100000};
+        2,
+    99, 100, 777, 100000};
 #define CODES (sizeof codes / sizeof codes[0])
 
 static struct consumer_position at(enum reset_policy reset, int64_t offset)
@@ -110,10 +111,12 @@ END_TEST
 START_TEST(lasting_trouble_is_told_once_and_again_after_it_was_over)
 {
     struct consumer_position p = at(RESET_NONE, 42);
-    ck_assert_int_eq(position_on_pull_error(&p, BROOK_E_ACCESS_DENIED, true, 0).report, BROOK_E_ACCESS_DENIED);
+    ck_assert_int_eq(position_on_pull_error(&p, BROOK_E_ACCESS_DENIED, true, 0).report,
+                     BROOK_E_ACCESS_DENIED);
     ck_assert_int_eq(position_on_pull_error(&p, BROOK_E_ACCESS_DENIED, true, 0).report, 0);
     position_on_records(&p, 42);
-    ck_assert_int_eq(position_on_pull_error(&p, BROOK_E_ACCESS_DENIED, true, 0).report, BROOK_E_ACCESS_DENIED);
+    ck_assert_int_eq(position_on_pull_error(&p, BROOK_E_ACCESS_DENIED, true, 0).report,
+                     BROOK_E_ACCESS_DENIED);
 }
 END_TEST
 
@@ -168,8 +171,9 @@ SUITE_MAIN("client/consumer_position", SUITE_TEST(a_number_is_known_at_once),
            SUITE_TEST(no_pull_error_but_out_of_range_by_the_leader_moves_the_position),
            SUITE_TEST(out_of_range_by_another_than_the_leader_is_no_fact),
            SUITE_TEST(no_answer_about_the_stored_offset_but_none_resets),
-           SUITE_TEST(failures_to_list_the_log_are_tried_again), SUITE_TEST(reset_none_reports_and_waits_for_a_seek),
+           SUITE_TEST(failures_to_list_the_log_are_tried_again),
+           SUITE_TEST(reset_none_reports_and_waits_for_a_seek),
            SUITE_TEST(lasting_trouble_is_told_once_and_again_after_it_was_over),
            SUITE_TEST(an_unknown_topic_is_told_only_when_it_stays_unknown),
-           SUITE_TEST(damage_is_told_every_time_and_the_position_stays), SUITE_TEST(pauses_grow_up_to_the_limit),
-           SUITE_TEST(a_topic_made_anew_is_read_from_its_beginning))
+           SUITE_TEST(damage_is_told_every_time_and_the_position_stays),
+           SUITE_TEST(pauses_grow_up_to_the_limit), SUITE_TEST(a_topic_made_anew_is_read_from_its_beginning))

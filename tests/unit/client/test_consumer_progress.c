@@ -141,5 +141,5 @@ END_TEST
 
 SUITE_MAIN("client/consumer_progress", SUITE_TEST(what_is_released_out_of_order_counts_when_the_gap_closes),
            SUITE_TEST(a_batch_given_back_unfinished_stops_the_count_until_a_new_start),
-           SUITE_TEST(a_batch_that_is_out_counts_as_far_as_it_says), SUITE_TEST(an_unknown_start_stays_unknown),
-           SUITE_TEST(the_prefix_is_that_of_a_plain_list))
+           SUITE_TEST(a_batch_that_is_out_counts_as_far_as_it_says),
+           SUITE_TEST(an_unknown_start_stays_unknown), SUITE_TEST(the_prefix_is_that_of_a_plain_list))

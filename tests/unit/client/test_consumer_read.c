@@ -9,7 +9,8 @@ START_TEST(assigned_partitions_are_read_from_where_was_asked)
 {
     static const struct {
         int64_t asked, first;
-    } cases[] = {{0, 0}, {13, 13}, {BROOK_OFFSET_EARLIEST, 0}, {BROOK_OFFSET_NONE, 0}, {BROOK_OFFSET_STORED, 0}};
+    } cases[] = {
+        {0, 0}, {13, 13}, {BROOK_OFFSET_EARLIEST, 0}, {BROOK_OFFSET_NONE, 0}, {BROOK_OFFSET_STORED, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct consumer_fixture f;
         fixture_open(&f, 1);
@@ -148,7 +149,7 @@ START_TEST(all_partitions_come_each_in_order)
 }
 END_TEST
 
-/* ---- seek, pause ---------------------------------------------------------------------------------------------- */
+/* ---- seek, pause ---- */
 
 START_TEST(a_seek_drops_what_was_fetched)
 {
@@ -239,12 +240,13 @@ START_TEST(a_seek_to_a_time_asks_the_leader)
     int64_t at = 15;
     fixture_read_to(&f, 0, &at, 20);
     ck_assert_int_eq(brook_consumer_seek_to_time(f.consumer, "t", 0, 1015, 50, &f.error), -BROOK_E_TIMED_OUT);
-    ck_assert_int_eq(brook_consumer_seek_to_time(f.consumer, "x", 0, 1015, 0, &f.error), -BROOK_E_NOT_ASSIGNED);
+    ck_assert_int_eq(brook_consumer_seek_to_time(f.consumer, "x", 0, 1015, 0, &f.error),
+                     -BROOK_E_NOT_ASSIGNED);
     fixture_close(&f);
 }
 END_TEST
 
-/* ---- memory ----------------------------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 START_TEST(batches_that_are_out_stop_the_flow_until_they_come_back)
 {
@@ -306,7 +308,7 @@ START_TEST(batches_outlive_the_consumer)
 }
 END_TEST
 
-/* ---- threads ---------------------------------------------------------------------------------------------------- */
+/* ---- threads ---- */
 
 #define WORKERS 3
 
@@ -367,7 +369,7 @@ START_TEST(workers_release_in_any_order)
 }
 END_TEST
 
-/* ---- what it says about itself ---------------------------------------------------------------------------------- */
+/* ---- what it says about itself ---- */
 
 START_TEST(position_lag_assignment_and_statistics_agree)
 {
@@ -404,12 +406,14 @@ START_TEST(wrong_calls_are_refused_with_a_sentence)
     struct consumer_fixture f;
     fixture_open(&f, 1);
     fixture_start(&f);
-    struct brook_position twice[] = {{"t", 0, 0}, {"t", 0, 0}}, bad_name = {"a/b", 0, 0}, bad_offset = {"t", 0, -9};
+    struct brook_position twice[] = {{"t", 0, 0}, {"t", 0, 0}}, bad_name = {"a/b", 0, 0},
+                          bad_offset = {"t", 0, -9};
     ck_assert_int_eq(brook_consumer_assign(f.consumer, twice, 2, &f.error), -BROOK_E_INVALID);
     ck_assert_ptr_nonnull(strstr(f.error.text, "twice"));
     ck_assert_int_eq(brook_consumer_assign(f.consumer, &bad_name, 1, &f.error), -BROOK_E_ILLEGAL_NAME);
     ck_assert_int_eq(brook_consumer_assign(f.consumer, &bad_offset, 1, &f.error), -BROOK_E_INVALID);
-    ck_assert_int_eq(brook_consumer_commit(f.consumer, twice, 1, BROOK_COMMIT_SYNC, 0, &f.error), -BROOK_E_CONFIG);
+    ck_assert_int_eq(brook_consumer_commit(f.consumer, twice, 1, BROOK_COMMIT_SYNC, 0, &f.error),
+                     -BROOK_E_CONFIG);
     const char *topic = "t";
     ck_assert_int_eq(brook_consumer_subscribe(f.consumer, &topic, 1, &f.error), -BROOK_E_CONFIG);
     fixture_close(&f);
@@ -420,7 +424,8 @@ SUITE_MAIN("client/consumer_read", SUITE_TEST(assigned_partitions_are_read_from_
            SUITE_TEST(latest_skips_what_is_there), SUITE_TEST(a_stored_offset_is_taken_up),
            SUITE_TEST(a_broker_without_sessions_is_served_too), SUITE_TEST(sessions_name_only_what_changed),
            SUITE_TEST(all_partitions_come_each_in_order), SUITE_TEST(a_seek_drops_what_was_fetched),
-           SUITE_TEST(a_paused_partition_rests_and_goes_on_where_it_was), SUITE_TEST(a_seek_to_a_time_asks_the_leader),
+           SUITE_TEST(a_paused_partition_rests_and_goes_on_where_it_was),
+           SUITE_TEST(a_seek_to_a_time_asks_the_leader),
            SUITE_TEST(batches_that_are_out_stop_the_flow_until_they_come_back),
            SUITE_TEST(a_batch_larger_than_every_limit_comes_whole), SUITE_TEST(batches_outlive_the_consumer),
            SUITE_TEST(workers_release_in_any_order), SUITE_TEST(position_lag_assignment_and_statistics_agree),

@@ -20,7 +20,8 @@ static void setup(void)
 {
     ck_assert_int_eq(codec_new(&codec), 0);
     ck_assert_int_eq(pool_new(64 << 20, 1 << 20, &pool), 0);
-    reader = (struct run_reader){.codec = codec, .pool = pool, .expanded_bytes_max = 8 << 20, .check_crc = true};
+    reader =
+        (struct run_reader){.codec = codec, .pool = pool, .expanded_bytes_max = 8 << 20, .check_crc = true};
     memset(&run, 0, sizeof run);
     log_data = malloc(LOG_BYTES);
     log_bytes = 0;
@@ -45,7 +46,8 @@ static uint8_t *put(int64_t base, int count, enum codec_id id, size_t value_byte
         int n = snprintf(value, 32, "v%lld", (long long)base + i);
         if ((size_t)n > value_bytes)
             value_bytes = (size_t)n;
-        struct record_view view = {.value = value, .value_bytes = (int32_t)value_bytes, .timestamp = 1000 + base + i};
+        struct record_view view = {
+            .value = value, .value_bytes = (int32_t)value_bytes, .timestamp = 1000 + base + i};
         ck_assert_int_eq(batch_writer_add(&w, &view), 0);
     }
     free(value);
@@ -55,8 +57,8 @@ static uint8_t *put(int64_t base, int count, enum codec_id id, size_t value_byte
         bytes = batch_writer_finish(&w, -1, -1, -1);
         memcpy(at, plain, bytes);
     } else {
-        ck_assert_int_eq(batch_writer_finish_compressed(&w, codec, id, -1, -1, -1, at, LOG_BYTES - log_bytes, &bytes),
-                         0);
+        ck_assert_int_eq(
+            batch_writer_finish_compressed(&w, codec, id, -1, -1, -1, at, LOG_BYTES - log_bytes, &bytes), 0);
     }
     batch_patch(at, base, 1);
     log_bytes += bytes;
@@ -127,7 +129,8 @@ START_TEST(a_batch_that_expands_too_far_is_refused_in_bounds)
         put(0, 10, id, 200000);
         size_t used;
         int64_t next;
-        ck_assert_int_eq(run_fill(&run, &reader, log_data, log_bytes, 0, -1, &used, &next), -BROOK_E_EXPANDS_TOO_FAR);
+        ck_assert_int_eq(run_fill(&run, &reader, log_data, log_bytes, 0, -1, &used, &next),
+                         -BROOK_E_EXPANDS_TOO_FAR);
         ck_assert_int_eq(next, 0);
         ck_assert_uint_eq(pool_bytes_in_use(pool), 0);
         teardown();
@@ -256,4 +259,5 @@ SUITE_MAIN("client/consumer_run", SUITE_TEST(records_below_the_position_are_drop
            SUITE_TEST(damage_anywhere_in_a_batch_is_found_and_what_lies_before_is_read),
            SUITE_TEST(a_partial_batch_at_the_end_is_left_out),
            SUITE_TEST(headers_that_make_no_sense_are_reported_not_followed),
-           SUITE_TEST(compacted_logs_have_gaps_and_empty_batches), SUITE_TEST(long_replies_are_taken_in_pieces))
+           SUITE_TEST(compacted_logs_have_gaps_and_empty_batches),
+           SUITE_TEST(long_replies_are_taken_in_pieces))

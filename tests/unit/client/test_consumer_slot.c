@@ -6,7 +6,8 @@ static const int codes[] = {
 #define X(number, name, advice, text) (number),
     BROOK_ERRORS(X)
 #undef X
-    99, 777};
+        99,
+    777};
 #define CODES (sizeof codes / sizeof codes[0])
 
 START_TEST(one_is_in_flight_and_the_newest_waits)
