@@ -445,14 +445,14 @@ static void init_lists(struct io_loop *loop)
     TAILQ_INIT(&loop->buried);
 }
 
-/* Locks of libevent are not needed: a loop's events are its thread's alone. */
+/* Locks of libevent are not needed: a loop's events are its thread's alone. Its change list is not used: it would tell
+ * epoll about a descriptor after that was closed, when another loop may have been given the same number. */
 static int make_events(struct io_loop *loop)
 {
     struct event_config *config = event_config_new();
     if (!config)
         return -BROOK_E_NOMEM;
     event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
-    event_config_set_flag(config, EVENT_BASE_FLAG_EPOLL_USE_CHANGELIST);
     loop->base = event_base_new_with_config(config);
     event_config_free(config);
     if (!loop->base)

@@ -17,16 +17,26 @@
 
 #define PATIENCE_MS 10000
 
-void raw_connect(struct raw_client *c, int port)
+void raw_socket(struct raw_client *c)
+{
+    *c = (struct raw_client){.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    ck_assert_int_ge(c->fd, 0);
+}
+
+void raw_connect_socket(struct raw_client *c, int port)
 {
     const int on = 1;
     struct sockaddr_in address = {.sin_family = AF_INET,
                                   .sin_port = htons((uint16_t)port),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    *c = (struct raw_client){.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-    ck_assert_int_ge(c->fd, 0);
     ck_assert_int_eq(connect(c->fd, (struct sockaddr *)&address, sizeof address), 0);
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+void raw_connect(struct raw_client *c, int port)
+{
+    raw_socket(c);
+    raw_connect_socket(c, port);
 }
 
 static void drop_reply(struct raw_client *c)
@@ -40,6 +50,7 @@ void raw_close(struct raw_client *c)
 {
     drop_reply(c);
     free(c->frame);
+    free(c->held);
     if (c->fd >= 0)
         close(c->fd);
     *c = (struct raw_client){.fd = -1};
@@ -57,9 +68,31 @@ void raw_open(struct raw_client *c, int port)
     ck_assert_int_eq(raw_status(response), 0);
 }
 
+void raw_hold(struct raw_client *c)
+{
+    c->holds = true;
+}
+
+void raw_release(struct raw_client *c)
+{
+    uint8_t *held = c->held;
+    c->holds = false;
+    c->held = NULL;
+    raw_send_bytes(c, held, c->held_bytes);
+    c->held_bytes = 0;
+    free(held);
+}
+
 void raw_send_bytes(struct raw_client *c, const void *data, size_t bytes)
 {
     const uint8_t *at = data;
+    if (c->holds) {
+        c->held = realloc(c->held, c->held_bytes + bytes);
+        ck_assert_ptr_nonnull(c->held);
+        memcpy(c->held + c->held_bytes, data, bytes);
+        c->held_bytes += bytes;
+        return;
+    }
     while (bytes) {
         ssize_t n = send(c->fd, at, bytes, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)

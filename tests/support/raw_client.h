@@ -14,6 +14,9 @@
 struct raw_client {
     int fd;
     uint64_t correlation_id; /* of the last request sent */
+    uint8_t *held;           /* not sent yet: raw_hold() */
+    size_t held_bytes;
+    bool holds;
     uint8_t *frame;          /* of the last reply */
     size_t frame_capacity;
     Brook__Response *response;
@@ -22,11 +25,17 @@ struct raw_client {
 };
 
 void raw_connect(struct raw_client *c, int port);
+/* The two halves of it. */
+void raw_socket(struct raw_client *c);
+void raw_connect_socket(struct raw_client *c, int port);
 /* Connect and say hello. */
 void raw_open(struct raw_client *c, int port);
 void raw_close(struct raw_client *c);
 
 void raw_send_bytes(struct raw_client *c, const void *data, size_t bytes);
+/* From here on keep what is to be sent; then send it all in one write. */
+void raw_hold(struct raw_client *c);
+void raw_release(struct raw_client *c);
 /* Frame a request into malloc'ed memory. */
 uint8_t *raw_frame(const Brook__Request *request, const void *records, size_t records_bytes, size_t *ret_bytes);
 /* Numbers the request and sends it. */

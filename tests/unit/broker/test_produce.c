@@ -117,7 +117,7 @@ START_TEST(a_failure_without_acks_closes_the_connection)
     ck_assert(raw_is_closed(&c, 5000));
     raw_close(&c);
     ck_assert_int_eq(end_of(&rig, "t", 0), 0);
-    ck_assert_uint_eq(rig.warnings, 2);
+    ck_assert_uint_eq(rig_warnings(&rig), 2);
     rig_stop(&rig);
 }
 END_TEST
