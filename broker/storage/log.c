@@ -94,6 +94,8 @@ void log_configure(struct log *log, const struct log_settings *settings)
 {
     pthread_mutex_lock(&log->lock);
     log->settings = *settings;
+    if (log->settings.segment_bytes > SEGMENT_RELATIVE_MAX) /* positions are 31 bits */
+        log->settings.segment_bytes = SEGMENT_RELATIVE_MAX;
     pthread_mutex_unlock(&log->lock);
 }
 

@@ -377,6 +377,9 @@ static int open_log(struct opening *o)
     date_active(log_active(log));
     log_publish(log);
     log->durable_end = log->end_offset;
+    /* A log that nobody uses costs no descriptor. */
+    for (size_t i = 0; i < log->segments_count; i++)
+        segment_rest(log->segments[i]);
     return 0;
 }
 
@@ -389,9 +392,9 @@ static struct log *new_log(const char *path, const struct log_settings *settings
         free(log);
         return NULL;
     }
-    log->settings = *settings;
     pthread_mutex_init(&log->lock, NULL);
     pthread_mutex_init(&log->flush_lock, NULL);
+    log_configure(log, settings);
     return log;
 }
 

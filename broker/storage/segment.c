@@ -93,6 +93,13 @@ int segment_fd(struct segment *s)
     return expected;
 }
 
+void segment_rest(struct segment *s)
+{
+    int fd = atomic_exchange(&s->fd, -1);
+    if (fd >= 0)
+        io_close(fd);
+}
+
 int segment_open_index(const struct segment *s, const char *suffix, int flags)
 {
     char path[PATH_MAX];

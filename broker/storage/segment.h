@@ -52,6 +52,9 @@ void segment_unref(struct segment *s);
 /* The descriptor for reading and writing at explicit positions, opened now if need be; the segment's. -1 and
  * errno on failure. Any thread. */
 int segment_fd(struct segment *s);
+/* Close the descriptor until it is wanted again. Only while no other thread knows the segment, and while nothing
+ * written through it waits for a sync: closing can lose the news of a failed write. */
+void segment_rest(struct segment *s);
 /* Open an index file (`suffix`) for the caller to close. -1 and errno on failure. */
 int segment_open_index(const struct segment *s, const char *suffix, int flags);
 

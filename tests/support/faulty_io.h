@@ -1,7 +1,8 @@
 /* Faults under file I/O: this library defines the functions of broker/storage/file_io.h, so a program that links
  * it in front of libstorage.a (and calls any function below) gets these instead of the real ones.
  *
- * Until told otherwise every call goes through. Calls are counted by kind; a rule says what happens to the k-th.
+ * Until told otherwise every call goes through, except that syncs are only counted: no disk loses its power here,
+ * and thousands of real ones would be most of a test's time. Calls are counted by kind; a rule says what happens to the k-th.
  * Rules may be set and calls made from any thread.
  */
 #ifndef BROOK_TESTS_FAULTY_IO_H

@@ -390,7 +390,7 @@ static void loop_answer(struct partition_append *a)
 static void *run_loop(void *arg)
 {
     struct loop *l = arg;
-    int sent = 0;
+    int sent = 0, waits = 0;
     while (l->answered < PRODUCES) {
         while (sent < PRODUCES && sent - l->answered < 8) {
             produce_init(&l->produces[sent], &l->inbox, 1, sent % 3 == 0);
@@ -398,11 +398,11 @@ static void *run_loop(void *arg)
             partition_enqueue(l->partition, &l->produces[sent++].append);
         }
         partition_drain(l->partition, &l->inbox);
-        if (!l->reader.waiter.previous && !l->reader.waiter.posted) {
+        if (l->reader.wakes == waits) { /* it is not registered: once more */
             struct partition_marks m;
             partition_marks(l->partition, &m);
             l->reader.waiter.offset = m.high_watermark;
-            partition_wait(l->partition, &l->reader.waiter);
+            waits += partition_wait(l->partition, &l->reader.waiter);
         }
         if (l->answered < sent) {
             struct pollfd fd = {.fd = inbox_fd(&l->inbox), .events = POLLIN};

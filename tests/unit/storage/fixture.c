@@ -106,10 +106,16 @@ int64_t fixture_read_all(struct log *log, int64_t from, bool gapless)
     return records;
 }
 
+void fixture_path(char buffer[PATH_MAX], const char *directory, const char *name)
+{
+    int n = snprintf(buffer, PATH_MAX, "%s/%s", directory, name);
+    ck_assert_int_lt(n, PATH_MAX);
+}
+
 size_t fixture_load(const char *directory, const char *name, void **ret_data)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
+    fixture_path(path, directory, name);
     int fd = open(path, O_RDONLY);
     ck_assert_msg(fd >= 0, "%s: %s", path, strerror(errno));
     struct stat st;
@@ -123,7 +129,7 @@ size_t fixture_load(const char *directory, const char *name, void **ret_data)
 void fixture_store(const char *directory, const char *name, const void *data, size_t bytes)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
+    fixture_path(path, directory, name);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     ck_assert_msg(fd >= 0, "%s: %s", path, strerror(errno));
     ck_assert_int_eq(write(fd, data, bytes), (ssize_t)bytes);

@@ -30,6 +30,8 @@ int64_t fixture_read_all(struct log *log, int64_t from, bool gapless);
 /* The batch that a read at `offset` begins with. */
 struct batch_header fixture_read_first(struct log *log, int64_t offset);
 
+/* "<directory>/<name>" */
+void fixture_path(char buffer[PATH_MAX], const char *directory, const char *name);
 /* Whole files. */
 size_t fixture_load(const char *directory, const char *name, void **ret_data);
 void fixture_store(const char *directory, const char *name, const void *data, size_t bytes);

@@ -98,7 +98,7 @@ START_TEST(a_posix_lock_of_another_program_counts)
     const char *path = fresh("kafka-lock");
     data_dir_close(open_dir(path), false);
     char file[PATH_MAX];
-    snprintf(file, sizeof file, "%s/.lock", path);
+    fixture_path(file, path, ".lock");
     int ready[2];
     ck_assert_int_eq(pipe(ready), 0);
     pid_t child = fork();
@@ -239,7 +239,7 @@ START_TEST(partitions_are_found_by_their_names)
                                  "orders-5.0123456789abcdef-stray", "orders-5.0123-future"};
     for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
         char file[PATH_MAX];
-        snprintf(file, sizeof file, "%s/%s", path, other[i]);
+        fixture_path(file, path, other[i]);
         ck_assert_int_eq(mkdir(file, 0755), 0);
     }
     fixture_store(path, "file-3", "x", 1);
@@ -267,7 +267,7 @@ START_TEST(deletions_are_finished_and_strays_are_kept)
     add_partition(dir, "orders", 0);
     add_partition(dir, "stray", 3);
     char file[PATH_MAX];
-    snprintf(file, sizeof file, "%s/orders-1.0123456789abcdef-delete", path);
+    fixture_path(file, path, "orders-1.0123456789abcdef-delete");
     ck_assert_int_eq(mkdir(file, 0755), 0);
     fixture_store(file, "00000000000000000000.log", "x", 1);
     ck_assert_int_eq(data_dir_set_aside(dir, "stray", 3), 0);

@@ -294,6 +294,77 @@ START_TEST(opening_fails_at_every_disk_call_and_harms_nothing)
 }
 END_TEST
 
+/* ---- removing ------------------------------------------------------------------------------------------ */
+
+/* Whatever a removal that failed half way leaves, the log must open again, read whole, and be free of leftovers. */
+static void assert_opens_after(const char *path, int64_t end_min, int64_t end_max)
+{
+    struct log_settings s = settings();
+    struct log *log = fixture_open(path, &s, &fixture_unclean);
+    int64_t start = log_start_offset(log), end = log_end_offset(log);
+    ck_assert_int_ge(end, end_min);
+    ck_assert_int_le(end, end_max);
+    ck_assert_int_eq(fixture_read_all(log, start, true), end - start);
+    ck_assert_int_eq(fixture_count_files(path, ".deleted"), 0);
+    ck_assert_int_eq(fixture_count_files(path, ".log"), (int)log_segments_count(log));
+    ck_assert_int_eq(fixture_count_files(path, ".timeindex"), (int)log_segments_count(log));
+    ck_assert_int_eq(log_close(log), 0);
+}
+
+START_TEST(retention_may_fail_at_every_disk_call)
+{
+    struct log_settings s = settings();
+    s.retention_ms = 1000;
+    bool struck = true;
+    for (int k = 1; struck; k++) {
+        const char *path = fixture_log_path("retain");
+        suite_remove_tree(path);
+        faulty_reset();
+        struct log *log = fixture_open(path, &s, &fixture_clean);
+        int64_t records = append_through(log, APPENDS);
+        faulty_fail(FAULTY_CHANGES, k, 1, EIO);
+        int r = log_retain(log, T0 + 5000);
+        struck = faulty_struck();
+        ck_assert(r >= 0 || r == -BROOK_E_STORAGE_ERROR);
+        ck_assert_int_eq(log_end_offset(log), records);
+        int64_t start = log_start_offset(log);
+        if (k % 2) { /* go on: it must come right by itself */
+            faulty_reset();
+            ck_assert_int_ge(log_retain(log, T0 + 5000), 0);
+            ck_assert_int_eq(log_start_offset(log), records);
+            ck_assert_int_eq(fixture_append(log, 1, T0, 10), records);
+            records++;
+        } else {
+            ck_assert_int_eq(fixture_read_all(log, start, true), records - start);
+        }
+        faulty_reset();
+        ck_assert_int_eq(log_close(log), 0);
+        assert_opens_after(path, records, records);
+    }
+}
+END_TEST
+
+START_TEST(a_truncation_that_fails_anywhere_leaves_a_log_that_opens)
+{
+    struct log_settings s = settings();
+    bool struck = true;
+    for (int k = 1; struck; k++) {
+        const char *path = fixture_log_path("truncate");
+        suite_remove_tree(path);
+        faulty_reset();
+        struct log *log = fixture_open(path, &s, &fixture_clean);
+        int64_t records = append_through(log, APPENDS);
+        faulty_fail(FAULTY_CHANGES, k, 1, EIO);
+        int r = log_truncate(log, records / 2, NULL);
+        struck = faulty_struck();
+        faulty_reset();
+        ck_assert(r == 0 || log_offline_reason(log) != NULL || log_end_offset(log) == records);
+        log_close(log);
+        assert_opens_after(path, r == 0 ? records / 2 - 3 : 0, r == 0 ? records / 2 : records);
+    }
+}
+END_TEST
+
 SUITE_MAIN("storage/faults", SUITE_TEST_SLOW(append_fails_whole_at_every_disk_call, 60),
            SUITE_TEST_SLOW(append_fails_whole_at_every_short_write, 60),
            SUITE_TEST(a_full_disk_is_told_from_a_broken_one),
@@ -303,4 +374,6 @@ SUITE_MAIN("storage/faults", SUITE_TEST_SLOW(append_fails_whole_at_every_disk_ca
            SUITE_TEST(a_flush_syncs_old_segments_then_the_directory_then_the_newest),
            SUITE_TEST(a_new_log_is_named_durably_before_it_is_used),
            SUITE_TEST(a_replaced_file_is_synced_before_its_name_and_its_name_after),
-           SUITE_TEST_SLOW(opening_fails_at_every_disk_call_and_harms_nothing, 60))
+           SUITE_TEST_SLOW(opening_fails_at_every_disk_call_and_harms_nothing, 60),
+           SUITE_TEST(retention_may_fail_at_every_disk_call),
+           SUITE_TEST(a_truncation_that_fails_anywhere_leaves_a_log_that_opens))

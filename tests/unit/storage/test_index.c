@@ -1,3 +1,4 @@
+#include "tests/support/faulty_io.h"
 #include "tests/unit/storage/fixture.h"
 
 #include "broker/storage/index.h"
@@ -92,6 +93,7 @@ static void make_pristine(const char *path, struct answers *ret)
     struct log_settings s = fixture_settings();
     s.segment_bytes = 16000;
     s.index_interval_bytes = 200;
+    faulty_reset(); /* hundreds of logs are opened: syncs are not carried out */
     struct log *log = fixture_open(path, &s, &fixture_clean);
     for (int i = 0; i < 300; i++)
         fixture_append(log, 1 + i % 4, T0 + i + (i % 5 == 0 ? 40 : 0) - (i % 7 == 0 ? 60 : 0), 20);
@@ -106,7 +108,7 @@ enum fault { ABSENT, EMPTY, ZEROS, ZERO_TAIL, SHORT_BY_A_BYTE, SHORT_BY_HALF, RE
 static void damage(const char *path, const char *name, const char *another, size_t entry, enum fault fault)
 {
     char file[PATH_MAX];
-    snprintf(file, sizeof file, "%s/%s", path, name);
+    fixture_path(file, path, name);
     void *loaded;
     size_t bytes = fixture_load(path, name, &loaded);
     uint8_t *data = loaded;
@@ -172,7 +174,7 @@ static void index_names(const char *path, const char *suffix, char names[3][64])
     for (int64_t base = 0; base < RECORDS_MAX && n < 3; base++) {
         char file[PATH_MAX];
         snprintf(names[n], 64, "%020lld%s", (long long)base, suffix);
-        snprintf(file, sizeof file, "%s/%s", path, names[n]);
+        fixture_path(file, path, names[n]);
         n += access(file, F_OK) == 0;
     }
     ck_assert_int_eq(n, 3);
@@ -242,7 +244,7 @@ START_TEST(a_rebuilt_index_is_the_one_that_was_written)
         index_names(pristine, which ? ".timeindex" : ".index", names[which]);
         for (int i = 0; i < 3; i++) {
             char file[PATH_MAX];
-            snprintf(file, sizeof file, "%s/%s", victim, names[which][i]);
+            fixture_path(file, victim, names[which][i]);
             unlink(file);
         }
     }

@@ -1,3 +1,4 @@
+#include "tests/support/faulty_io.h"
 #include "tests/unit/storage/fixture.h"
 
 #include <stdio.h>
@@ -21,6 +22,7 @@ static struct good make_good(int batches)
     struct log_settings s = fixture_settings();
     s.segment_bytes = 1 << 20;
     const char *path = fixture_log_path("good");
+    faulty_reset(); /* thousands of logs are opened: syncs are not carried out */
     suite_remove_tree(path);
     struct log *log = fixture_open(path, &s, &fixture_clean);
     struct good g = {0};
@@ -272,7 +274,7 @@ END_TEST
 static void cut_file(const char *path, const char *name, size_t keep)
 {
     char file[PATH_MAX];
-    snprintf(file, sizeof file, "%s/%s", path, name);
+    fixture_path(file, path, name);
     ck_assert_int_eq(truncate(file, (off_t)keep), 0);
 }
 
@@ -395,8 +397,8 @@ START_TEST(a_finished_compaction_whose_last_rename_is_missing_is_the_log)
     strcpy(path, fixture_log_path("swap"));
     struct log_settings s = fixture_settings();
     int64_t end = fill(path, 20);
-    snprintf(from, sizeof from, "%s/" LOG_0, path);
-    snprintf(to, sizeof to, "%s/" LOG_0 ".swap", path);
+    fixture_path(from, path, LOG_0);
+    fixture_path(to, path, LOG_0 ".swap");
     ck_assert_int_eq(rename(from, to), 0);
     struct log *log = fixture_open(path, &s, &fixture_unclean);
     ck_assert_int_eq(log_end_offset(log), end);
