@@ -13,7 +13,8 @@ static bool configure_producer(struct cli *cli)
                                              {"compression", "compression"},
                                              {"linger", "linger.ms"},
                                              {"batch-size", "batch.size"},
-                                             {"in-flight", "max.in.flight.requests.per.connection"}};
+                                             {"in-flight", "max.in.flight.requests.per.connection"},
+                                             {"in-flight", "max.in.flight.requests.per.partition"}};
     if (!cli_value(cli, "acks") && !cli_configure(cli, "acks", "leader"))
         return false;
     /* One record a request: batches that close with their first record, one batch a request. */
