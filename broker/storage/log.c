@@ -45,7 +45,8 @@ int log_check_online(struct log *log, struct brook_error *error)
     const char *reason = log_offline_reason(log);
     if (!reason)
         return 0;
-    return brook_error_set(error, BROOK_E_LOG_OFFLINE, "%s is offline: %s", directory_path(log->directory), reason);
+    return brook_error_set(error, BROOK_E_LOG_OFFLINE, "%s is offline: %s", directory_path(log->directory),
+                           reason);
 }
 
 int64_t log_start_offset(struct log *log)

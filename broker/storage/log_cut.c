@@ -298,12 +298,15 @@ int log_cut(struct log *log, size_t keep, int64_t bytes, int64_t end_offset, str
         tail_reset(log->tail);
     pthread_mutex_unlock(&log->lock);
     int r = cut_index(log, s, end_offset);
-    return r == 0 ? 0 : brook_error_set(error, BROOK_E_STORAGE_ERROR, "indexing %s after a cut",
-                                        directory_path(log->directory));
+    return r == 0 ? 0
+                  : brook_error_set(error, BROOK_E_STORAGE_ERROR, "indexing %s after a cut",
+                                    directory_path(log->directory));
 }
 
-/* Where the batch that holds `offset` begins: place of its segment, position, and the offset to go on with. */
-static int find_cut(struct log *log, int64_t offset, size_t *ret_place, int64_t *ret_position, int64_t *ret_end)
+/* Where the batch that holds `offset` begins: place of its segment, position, and the offset to go on with.
+ */
+static int find_cut(struct log *log, int64_t offset, size_t *ret_place, int64_t *ret_position,
+                    int64_t *ret_end)
 {
     struct log_view v;
     struct batch_header header;
@@ -333,8 +336,8 @@ int log_truncate(struct log *log, int64_t offset, struct brook_error *error)
     int64_t position, end;
     r = find_cut(log, offset, &place, &position, &end);
     if (r != 0)
-        return brook_error_set(error, BROOK_E_STORAGE_ERROR, "looking for offset %lld in %s", (long long)offset,
-                               directory_path(log->directory));
+        return brook_error_set(error, BROOK_E_STORAGE_ERROR, "looking for offset %lld in %s",
+                               (long long)offset, directory_path(log->directory));
     r = log_cut(log, place + 1, position, end, error);
     if (r != 0) {
         log_go_offline(log, "a truncation to %lld failed half way", (long long)offset);

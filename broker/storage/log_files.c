@@ -81,18 +81,20 @@ static void sort(struct bases *b)
 
 static bool is_index(const char *suffix)
 {
-    return !strcmp(suffix, SUFFIX_INDEX) || !strcmp(suffix, SUFFIX_TIME_INDEX) || !strcmp(suffix, ".txnindex");
+    return !strcmp(suffix, SUFFIX_INDEX) || !strcmp(suffix, SUFFIX_TIME_INDEX) ||
+           !strcmp(suffix, ".txnindex");
 }
 
 static bool is_left_over(const char *suffix)
 {
-    return ends_in(suffix, SUFFIX_DELETED) || ends_in(suffix, SUFFIX_CLEANED) || ends_in(suffix, SUFFIX_SWAP) ||
-           ends_in(suffix, ".tmp");
+    return ends_in(suffix, SUFFIX_DELETED) || ends_in(suffix, SUFFIX_CLEANED) ||
+           ends_in(suffix, SUFFIX_SWAP) || ends_in(suffix, ".tmp");
 }
 
 /* Call `visit` for each entry. */
 static int each_entry(const struct directory *d,
-                      int (*visit)(const struct directory *d, struct found *f, const char *name), struct found *f)
+                      int (*visit)(const struct directory *d, struct found *f, const char *name),
+                      struct found *f)
 {
     DIR *dir = opendir(directory_path(d));
     if (!dir)
@@ -162,7 +164,8 @@ static int look(const struct directory *d, struct found *f)
     return each_entry(d, finish_swaps, f) != 0 || each_entry(d, sweep, f) != 0 ? -1 : 0;
 }
 
-int log_files_find(const struct directory *d, int64_t **ret_bases, size_t *ret_count, struct brook_error *error)
+int log_files_find(const struct directory *d, int64_t **ret_bases, size_t *ret_count,
+                   struct brook_error *error)
 {
     struct found f = {0};
     int r = look(d, &f);

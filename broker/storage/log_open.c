@@ -122,7 +122,8 @@ static int resume(struct opening *o)
     int r = log_resume(o->log, &next);
     if (r == -BROOK_E_CORRUPT_BATCH) {
         o->recovery.indexes_rebuilt++;
-        if (segment_index_rebuild(log_active(o->log), o->log->settings.index_interval_bytes, &o->log->lock) != 0)
+        if (segment_index_rebuild(log_active(o->log), o->log->settings.index_interval_bytes, &o->log->lock) !=
+            0)
             return fail(o, "indexing a segment of");
         r = log_resume(o->log, &next);
     }
@@ -182,10 +183,11 @@ static int scan_segment(struct opening *o, size_t place, struct recovery_scan *r
 
 static int report_damage(struct opening *o, size_t place, const struct recovery_scan *scan)
 {
-    return brook_error_set(o->error, BROOK_E_CORRUPT_BATCH,
-                           "%s: a bad batch at byte %lld of segment %lld has valid ones behind it; nothing was cut",
-                           directory_path(o->log->directory), (long long)scan->valid_bytes,
-                           (long long)o->log->segments[place]->base_offset);
+    return brook_error_set(
+        o->error, BROOK_E_CORRUPT_BATCH,
+        "%s: a bad batch at byte %lld of segment %lld has valid ones behind it; nothing was cut",
+        directory_path(o->log->directory), (long long)scan->valid_bytes,
+        (long long)o->log->segments[place]->base_offset);
 }
 
 /* Whether a later segment begins with a valid batch: then what is torn here is not the log's end. */
@@ -267,7 +269,8 @@ static int recover(struct opening *o)
     int r = recover_from(o, false);
     if (r != 0 || o->log->next_offset >= o->hint.recovery_point || log_active(o->log)->bytes == 0)
         return r;
-    /* The log is shorter than what is said to be safe in it: the recovery point is another log's, or a lie. */
+    /* The log is shorter than what is said to be safe in it: the recovery point is another log's, or a lie.
+     */
     o->hint.recovery_point = -1;
     return recover_from(o, false);
 }
@@ -406,7 +409,8 @@ int log_open(const char *directory, const struct log_settings *settings, const s
     o.error->code = 0;
     o.log = new_log(directory, settings);
     if (!o.log)
-        return brook_error_set(error, BROOK_E_STORAGE_ERROR, "%s: no memory, or the path is too long", directory);
+        return brook_error_set(error, BROOK_E_STORAGE_ERROR, "%s: no memory, or the path is too long",
+                               directory);
     int r = open_log(&o);
     if (r != 0) {
         log_free(o.log);

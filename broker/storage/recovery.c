@@ -84,8 +84,8 @@ static bool is_old_message(struct window *w, int64_t position, int64_t end)
 
 /* The header at `position`, if it can be one of a batch that ends within the file and begins at `base_min` or
  * above. */
-static int read_plausible(struct window *w, const struct recovery_scan *scan, int64_t position, int64_t base_min,
-                          struct batch_header *ret_header)
+static int read_plausible(struct window *w, const struct recovery_scan *scan, int64_t position,
+                          int64_t base_min, struct batch_header *ret_header)
 {
     bool error = false;
     const uint8_t *p = window_at(w, position, BATCH_HEADER_BYTES, &error);
@@ -94,7 +94,8 @@ static int read_plausible(struct window *w, const struct recovery_scan *scan, in
     struct batch_header h;
     int r = batch_read_header(p, BATCH_HEADER_BYTES, &h);
     if ((r != 0 && r != -BROOK_E_AGAIN) || h.base_offset < base_min ||
-        batch_last_offset(&h) - scan->base_offset > INT32_MAX || (int64_t)h.total_bytes > scan->bytes - position)
+        batch_last_offset(&h) - scan->base_offset > INT32_MAX ||
+        (int64_t)h.total_bytes > scan->bytes - position)
         return -BROOK_E_CORRUPT_BATCH;
     *ret_header = h;
     return 0;
@@ -145,9 +146,9 @@ static void skip_trusted(struct recovery_scan *scan)
     }
 }
 
-/* Whether a valid batch lies anywhere behind the last one that was taken: also at once, with an offset that falls
- * back, which no unfinished append leaves. A header must be plausible and its base offset must lie in the segment's
- * range, so chance finds none and hardly a sum is made. */
+/* Whether a valid batch lies anywhere behind the last one that was taken: also at once, with an offset that
+ * falls back, which no unfinished append leaves. A header must be plausible and its base offset must lie in
+ * the segment's range, so chance finds none and hardly a sum is made. */
 static int search_valid(struct recovery_scan *scan, struct window *w, struct window *sums, bool *ret_found)
 {
     int64_t position = scan->valid_bytes;
@@ -164,7 +165,8 @@ static int search_valid(struct recovery_scan *scan, struct window *w, struct win
         }
         position += magic - (p + MAGIC_AT);
         struct batch_header h;
-        if (read_plausible(w, scan, position, scan->base_offset, &h) == 0 && check_sum(sums, &h, position) == 0) {
+        if (read_plausible(w, scan, position, scan->base_offset, &h) == 0 &&
+            check_sum(sums, &h, position) == 0) {
             *ret_found = true;
             return 0;
         }

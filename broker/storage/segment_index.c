@@ -32,7 +32,8 @@ static bool check_index(struct segment *s, int fd, int64_t next_base, int32_t in
 {
     struct batch_header h;
     if (s->index_entries == 0) /* right only when nothing follows the first batches */
-        return s->bytes <= interval || (read_header_at(s, 0, &h) && (int64_t)h.total_bytes + interval >= s->bytes);
+        return s->bytes <= interval ||
+               (read_header_at(s, 0, &h) && (int64_t)h.total_bytes + interval >= s->bytes);
     struct index_entry last;
     if (index_read(fd, s->index_entries - 1, &last) != 0 || last.position <= 0 || last.position >= s->bytes ||
         last.relative_offset < 0 || s->base_offset + last.relative_offset >= next_base)
@@ -48,8 +49,9 @@ static bool check_time_index(const struct segment *s, int fd, int64_t next_base)
         return s->index_entries == 0; /* no timestamps at all are rare enough to look again */
     struct time_index_entry first, last;
     return time_index_read(fd, 0, &first) == 0 && time_index_read(fd, s->time_entries - 1, &last) == 0 &&
-           first.timestamp >= 0 && last.timestamp >= first.timestamp && last.relative_offset >= first.relative_offset &&
-           first.relative_offset >= 0 && s->base_offset + last.relative_offset < next_base;
+           first.timestamp >= 0 && last.timestamp >= first.timestamp &&
+           last.relative_offset >= first.relative_offset && first.relative_offset >= 0 &&
+           s->base_offset + last.relative_offset < next_base;
 }
 
 bool segment_index_check(struct segment *s, int64_t next_base, int32_t interval)
@@ -96,16 +98,18 @@ int segment_index_rebuild(struct segment *s, int32_t interval, pthread_mutex_t *
 
 /* ---- the greatest timestamp -------------------------------------------------------------------------- */
 
-static void take_greater(const struct segment *s, const struct batch_header *h, struct time_index_entry *greatest)
+static void take_greater(const struct segment *s, const struct batch_header *h,
+                         struct time_index_entry *greatest)
 {
     if (h->max_timestamp > greatest->timestamp)
-        *greatest = (struct time_index_entry){.timestamp = h->max_timestamp,
-                                              .relative_offset = (int32_t)(batch_last_offset(h) - s->base_offset)};
+        *greatest =
+            (struct time_index_entry){.timestamp = h->max_timestamp,
+                                      .relative_offset = (int32_t)(batch_last_offset(h) - s->base_offset)};
 }
 
 /* Walk from `start`. With `*greatest` from the time index: its batch
- * must come by and agree. Behind it nothing may be greater, but an index that lost its end does not know; so the
- * walk goes on to the segment's end. */
+ * must come by and agree. Behind it nothing may be greater, but an index that lost its end does not know; so
+ * the walk goes on to the segment's end. */
 static int walk_greatest(struct segment *s, int64_t end, struct index_entry start, bool from_index,
                          struct time_index_entry *greatest)
 {

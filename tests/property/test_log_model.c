@@ -1,6 +1,6 @@
-/* A log beside a model of it (an array of batches with their bytes), under a random schedule: appends as leader and
- * as follower with gaps, reads with random budgets and ends, lookups by time, retention, truncation, flushes, clean
- * and unclean restarts with torn tails. BROOK_SEED replays. */
+/* A log beside a model of it (an array of batches with their bytes), under a random schedule: appends as
+ * leader and as follower with gaps, reads with random budgets and ends, lookups by time, retention,
+ * truncation, flushes, clean and unclean restarts with torn tails. BROOK_SEED replays. */
 #include "tests/unit/storage/fixture.h"
 
 #include <dirent.h>
@@ -41,7 +41,8 @@ static int64_t last_of(const struct model_batch *b)
     return batch_last_offset(&b->header);
 }
 
-/* ---- the model's side ----------------------------------------------------------------------------------- */
+/* ---- the model's side -----------------------------------------------------------------------------------
+ */
 
 static void model_drop_end(struct world *w, size_t keep)
 {
@@ -77,7 +78,8 @@ static void model_add(struct world *w, const struct log_batch *b, int64_t timest
     w->end = batch_last_offset(&b->header) + 1;
 }
 
-/* ---- steps ---------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------------------
+ */
 
 static void check_positions(struct world *w)
 {
@@ -100,9 +102,10 @@ static void step_append(struct world *w)
         int records = 1 + (int)below(w, 5);
         timestamps[i] = T0 + (int64_t)below(w, 5000);
         steps[i] = (int64_t)below(w, 20) - 5;
-        batches[i] = below(w, 4) == 0
-                         ? batches_make_compressed(CODEC_LZ4, records, timestamps[i], steps[i], below(w, 300), 1)
-                         : batches_make(records, timestamps[i], steps[i], below(w, 300), (uint32_t)i);
+        batches[i] =
+            below(w, 4) == 0
+                ? batches_make_compressed(CODEC_LZ4, records, timestamps[i], steps[i], below(w, 300), 1)
+                : batches_make(records, timestamps[i], steps[i], below(w, 300), (uint32_t)i);
         if (follower && below(w, 4) == 0)
             base += (int64_t)below(w, 2) ? 3 : 5000;
         if (follower)
@@ -122,7 +125,8 @@ static void step_append(struct world *w)
     }
 }
 
-static void check_range(struct world *w, const struct log_range *range, int64_t offset, int64_t end, size_t budget)
+static void check_range(struct world *w, const struct log_range *range, int64_t offset, int64_t end,
+                        size_t budget)
 {
     size_t i = model_find(w, offset), first = i, at = 0;
     uint8_t *data = malloc(range->bytes + 1);
@@ -208,8 +212,9 @@ static void step_truncate(struct world *w)
     if (offset >= w->end)
         return;
     size_t keep = model_find(w, offset);
-    w->end = keep < w->count && w->batches[keep].header.base_offset < offset ? w->batches[keep].header.base_offset
-                                                                              : offset;
+    w->end = keep < w->count && w->batches[keep].header.base_offset < offset
+                 ? w->batches[keep].header.base_offset
+                 : offset;
     model_drop_end(w, keep);
     if (w->start > w->end)
         w->start = w->end;
@@ -221,7 +226,8 @@ static void step_flush(struct world *w)
     ck_assert_int_eq(log_durable_end(w->log), w->end);
 }
 
-/* ---- restarts ------------------------------------------------------------------------------------------- */
+/* ---- restarts -------------------------------------------------------------------------------------------
+ */
 
 /* Base offset of the newest segment's file. */
 static int64_t newest_base(const char *path)
@@ -309,8 +315,9 @@ static void step_restart(struct world *w)
 }
 
 static void (*const steps[])(struct world *w) = {
-    step_append, step_append, step_append, step_append, step_read,    step_read,     step_read,   step_read,
-    step_read,   step_read,   step_flush,  step_retain, step_restart, step_truncate, step_find_time,
+    step_append, step_append, step_append,  step_append,   step_read,
+    step_read,   step_read,   step_read,    step_read,     step_read,
+    step_flush,  step_retain, step_restart, step_truncate, step_find_time,
 };
 
 static void run_schedule(uint64_t seed, int steps_count)

@@ -175,13 +175,13 @@ static int enter(enum faulty_kind kind, const char *path, int fd)
     return error;
 }
 
-#define ENTER(kind, path, fd) \
-    do { \
-        int error_ = enter(kind, path, fd); \
-        if (error_ != 0) { \
-            errno = error_; \
-            return -1; \
-        } \
+#define ENTER(kind, path, fd)                                                                                \
+    do {                                                                                                     \
+        int error_ = enter(kind, path, fd);                                                                  \
+        if (error_ != 0) {                                                                                   \
+            errno = error_;                                                                                  \
+            return -1;                                                                                       \
+        }                                                                                                    \
     } while (0)
 
 int io_open(const char *path, int flags)

@@ -383,7 +383,8 @@ static void loop_answer(struct partition_append *a)
 {
     struct produce *q = CONTAINER_OF(a, struct produce, append);
     q->answers++;
-    (*(int *)(void *)((char *)q->append.inbox - offsetof(struct loop, inbox) + offsetof(struct loop, answered)))++;
+    (*(int *)(void *)((char *)q->append.inbox - offsetof(struct loop, inbox) +
+                      offsetof(struct loop, answered)))++;
 }
 
 /* Produces in flights of up to eight, and waits for them as a loop does: on its inbox. */
@@ -485,7 +486,8 @@ SUITE_MAIN("partition/partition", SUITE_TEST(appends_of_the_own_loop_are_answere
            SUITE_TEST(what_is_queued_is_written_in_one_call), SUITE_TEST(nobody_writes_who_does_not_lead),
            SUITE_TEST(a_failed_write_answers_all_of_its_appends_and_the_next_one_works),
            SUITE_TEST(a_waiter_is_woken_once_and_only_when_there_is_something),
-           SUITE_TEST(a_waiter_that_was_taken_back_is_not_woken), SUITE_TEST(waiters_learn_that_leading_ended),
+           SUITE_TEST(a_waiter_that_was_taken_back_is_not_woken),
+           SUITE_TEST(waiters_learn_that_leading_ended),
            SUITE_TEST(a_cancelled_append_is_answered_once_and_never_written),
            SUITE_TEST(a_stalled_append_delays_no_reader_and_no_other_loop),
            SUITE_TEST_SLOW(many_loops_append_and_every_offset_is_given_once, 60),

@@ -46,7 +46,8 @@ struct log *fixture_open(const char *path, const struct log_settings *settings, 
 
 int64_t fixture_append(struct log *log, int records_count, int64_t timestamp, size_t value_bytes)
 {
-    struct log_batch b = batches_make(records_count, timestamp, 0, value_bytes, (uint32_t)log_end_offset(log));
+    struct log_batch b =
+        batches_make(records_count, timestamp, 0, value_bytes, (uint32_t)log_end_offset(log));
     struct brook_error error = {0};
     int64_t base = -1;
     int r = log_append(log, &b, 1, 0, timestamp, &base, &error);

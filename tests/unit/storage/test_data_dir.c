@@ -149,7 +149,8 @@ static int open_with_identity(const char *path, const char *text, size_t bytes, 
 
 START_TEST(an_identity_that_was_not_written_to_its_end_is_written_anew)
 {
-    static const char whole[] = "#\n#Tue Nov 14 22:13:20 UTC 2023\nbroker.id=1\ncluster.id=" CLUSTER "\nversion=0\n";
+    static const char whole[] =
+        "#\n#Tue Nov 14 22:13:20 UTC 2023\nbroker.id=1\ncluster.id=" CLUSTER "\nversion=0\n";
     const char *path = fresh("torn-identity");
     size_t warned;
     for (size_t cut = 0; cut < strlen(whole); cut++) {
@@ -235,8 +236,14 @@ START_TEST(partitions_are_found_by_their_names)
     const char *const good[] = {"orders", "a-b", "a-b-7", "-", "x.y_z"};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
         add_partition(dir, good[i], (int32_t)i);
-    const char *const other[] = {"nodash", "orders-", "orders-01", "orders-1x", "bad name-0", "orders-99999999999",
-                                 "orders-5.0123456789abcdef-stray", "orders-5.0123-future"};
+    const char *const other[] = {"nodash",
+                                 "orders-",
+                                 "orders-01",
+                                 "orders-1x",
+                                 "bad name-0",
+                                 "orders-99999999999",
+                                 "orders-5.0123456789abcdef-stray",
+                                 "orders-5.0123-future"};
     for (size_t i = 0; i < sizeof other / sizeof other[0]; i++) {
         char file[PATH_MAX];
         fixture_path(file, path, other[i]);
@@ -335,7 +342,8 @@ START_TEST(checkpoints_are_merged_and_forgotten)
     ck_assert_int_eq(find(dir, "a", 0)->hint.start_offset, -1);
     ck_assert_int_eq(find(dir, "b", 1)->hint.start_offset, 2);
     ck_assert_int_eq(find(dir, "b", 1)->high_watermark, 15);
-    struct data_dir_checkpoint one[] = {{"a", 0, 11, 3, 9}}; /* b was not opened in this run: it keeps its own */
+    struct data_dir_checkpoint one[] = {
+        {"a", 0, 11, 3, 9}}; /* b was not opened in this run: it keeps its own */
     ck_assert_int_eq(data_dir_checkpoint(dir, one, 1), 0);
     ck_assert_int_eq(data_dir_close(dir, false), 0);
     dir = open_dir(path);
@@ -356,7 +364,8 @@ static void assert_not_known(const char *path, const char *file, const char *tex
     fixture_store(path, file, text, bytes);
     fixture_store(path, "recovery-point-offset-checkpoint.tmp", "0\n1\na 0 999\n", 12);
     struct data_dir *dir = open_dir(path);
-    ck_assert_msg(find(dir, "a", 0)->hint.recovery_point == -1, "%s was believed: \"%.*s\"", file, (int)bytes, text);
+    ck_assert_msg(find(dir, "a", 0)->hint.recovery_point == -1, "%s was believed: \"%.*s\"", file, (int)bytes,
+                  text);
     ck_assert_uint_eq(warnings(dir), 1);
     ck_assert_int_eq(data_dir_close(dir, false), 0);
 }
@@ -371,8 +380,15 @@ START_TEST(a_bad_checkpoint_means_not_known_and_never_zero)
     ck_assert_int_eq(data_dir_close(dir, false), 0);
     for (size_t cut = 0; cut < strlen(whole); cut++)
         assert_not_known(path, file, whole, cut);
-    const char *const bad[] = {"0\n1\na 0 10\nb 1 20\n", "1\n1\na 0 10\n", "0\n1\na 0 -5\n", "0\n1\na 0 10 7\n",
-                               "0\n1\na zero 10\n", "0\n99999999999\na 0 10\n", "0\n-1\n", "0\n1\n\n", "0\n1\na 0\n"};
+    const char *const bad[] = {"0\n1\na 0 10\nb 1 20\n",
+                               "1\n1\na 0 10\n",
+                               "0\n1\na 0 -5\n",
+                               "0\n1\na 0 10 7\n",
+                               "0\n1\na zero 10\n",
+                               "0\n99999999999\na 0 10\n",
+                               "0\n-1\n",
+                               "0\n1\n\n",
+                               "0\n1\na 0\n"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_not_known(path, file, bad[i], strlen(bad[i]));
     fixture_store(path, file, whole, strlen(whole));
@@ -382,11 +398,12 @@ START_TEST(a_bad_checkpoint_means_not_known_and_never_zero)
 }
 END_TEST
 
-SUITE_MAIN("storage/data_dir", SUITE_TEST(a_second_process_is_refused_and_told_who_is_there),
-           SUITE_TEST(the_lock_goes_with_a_killed_process), SUITE_TEST(a_posix_lock_of_another_program_counts),
-           SUITE_TEST(another_brokers_or_clusters_directory_is_refused),
-           SUITE_TEST_SLOW(an_identity_that_was_not_written_to_its_end_is_written_anew, 60),
-           SUITE_TEST(the_marker_is_believed_once), SUITE_TEST(logs_are_recovered_after_a_crash_during_loading),
-           SUITE_TEST(partitions_are_found_by_their_names), SUITE_TEST(deletions_are_finished_and_strays_are_kept),
-           SUITE_TEST(a_topic_id_is_written_as_kafka_writes_it), SUITE_TEST(checkpoints_are_merged_and_forgotten),
-           SUITE_TEST(a_bad_checkpoint_means_not_known_and_never_zero))
+SUITE_MAIN(
+    "storage/data_dir", SUITE_TEST(a_second_process_is_refused_and_told_who_is_there),
+    SUITE_TEST(the_lock_goes_with_a_killed_process), SUITE_TEST(a_posix_lock_of_another_program_counts),
+    SUITE_TEST(another_brokers_or_clusters_directory_is_refused),
+    SUITE_TEST_SLOW(an_identity_that_was_not_written_to_its_end_is_written_anew, 60),
+    SUITE_TEST(the_marker_is_believed_once), SUITE_TEST(logs_are_recovered_after_a_crash_during_loading),
+    SUITE_TEST(partitions_are_found_by_their_names), SUITE_TEST(deletions_are_finished_and_strays_are_kept),
+    SUITE_TEST(a_topic_id_is_written_as_kafka_writes_it), SUITE_TEST(checkpoints_are_merged_and_forgotten),
+    SUITE_TEST(a_bad_checkpoint_means_not_known_and_never_zero))

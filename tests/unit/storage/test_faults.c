@@ -296,7 +296,8 @@ END_TEST
 
 /* ---- removing ------------------------------------------------------------------------------------------ */
 
-/* Whatever a removal that failed half way leaves, the log must open again, read whole, and be free of leftovers. */
+/* Whatever a removal that failed half way leaves, the log must open again, read whole, and be free of
+ * leftovers. */
 static void assert_opens_after(const char *path, int64_t end_min, int64_t end_max)
 {
     struct log_settings s = settings();

@@ -61,7 +61,8 @@ START_TEST(a_time_search_finds_the_last_entry_below)
 }
 END_TEST
 
-/* ---- indexes that are not what they should be ----------------------------------------------------------- */
+/* ---- indexes that are not what they should be -----------------------------------------------------------
+ */
 
 #define RECORDS_MAX 2000
 
@@ -102,8 +103,20 @@ static void make_pristine(const char *path, struct answers *ret)
     ck_assert_int_eq(log_close(log), 0);
 }
 
-enum fault { ABSENT, EMPTY, ZEROS, ZERO_TAIL, SHORT_BY_A_BYTE, SHORT_BY_HALF, REVERSED, BEYOND_END, FROM_ANOTHER, NOISE,
-             READ_ONLY, FAULTS_COUNT };
+enum fault {
+    ABSENT,
+    EMPTY,
+    ZEROS,
+    ZERO_TAIL,
+    SHORT_BY_A_BYTE,
+    SHORT_BY_HALF,
+    REVERSED,
+    BEYOND_END,
+    FROM_ANOTHER,
+    NOISE,
+    READ_ONLY,
+    FAULTS_COUNT
+};
 
 static void damage(const char *path, const char *name, const char *another, size_t entry, enum fault fault)
 {
@@ -162,7 +175,8 @@ static void assert_same_answers(const char *path, const struct log_hint *hint, c
         ck_assert_msg(memcmp(&got, expected, sizeof got) == 0, "%s fault %d: answers differ", name, fault);
         ck_assert_int_eq(log_retain(log, T0), 0); /* repairs what was found wanting */
         ask(log, &got);
-        ck_assert_msg(memcmp(&got, expected, sizeof got) == 0, "%s fault %d: differ after repair", name, fault);
+        ck_assert_msg(memcmp(&got, expected, sizeof got) == 0, "%s fault %d: differ after repair", name,
+                      fault);
         ck_assert_int_eq(log_close(log), 0);
     }
 }
@@ -197,7 +211,8 @@ START_TEST(no_fault_of_an_index_changes_an_answer)
                 for (int clean = 0; clean < 2; clean++) {
                     suite_remove_tree(victim);
                     fixture_copy_directory(pristine, victim);
-                    damage(victim, names[segment], names[(segment + 1) % 3], entries[which], (enum fault)fault);
+                    damage(victim, names[segment], names[(segment + 1) % 3], entries[which],
+                           (enum fault)fault);
                     assert_same_answers(victim, clean ? &fixture_clean : &fixture_unclean, &expected,
                                         names[segment], fault);
                 }

@@ -55,11 +55,13 @@ END_TEST
 
 /* ---- Kafka's own bytes -------------------------------------------------------------------------------- */
 
-#define GOLDEN_FIRST \
-    "00000000000000000000004f0000000002e81177aa0000000000010000018bcfe568000000018bcfe56805ffffffffffffffffff" \
+#define GOLDEN_FIRST                                                                                         \
+    "00000000000000000000004f0000000002e81177aa0000000000010000018bcfe568000000018bcfe56805ffffffffffffffff" \
+    "ff"                                                                                                     \
     "ffffffffff000000021a000000046b310a68656c6c6f001e000a02010a776f726c640202680278"
-#define GOLDEN_SECOND \
-    "00000000000000020000003a000000000292083f090000000000000000018bcfe5680a0000018bcfe5680affffffffffffffffff" \
+#define GOLDEN_SECOND                                                                                        \
+    "00000000000000020000003a000000000292083f090000000000000000018bcfe5680a0000018bcfe5680affffffffffffffff" \
+    "ff"                                                                                                     \
     "ffffffffff0000000110000000046b320100"
 static const uint8_t golden_index[] = {0, 0, 0, 2, 0, 0, 0, 0x5b};
 static const uint8_t golden_time_index[] = {0, 0, 1, 0x8b, 0xcf, 0xe5, 0x68, 0x0a, 0, 0, 0, 2};
@@ -260,7 +262,8 @@ START_TEST(a_segment_rolls_before_its_relative_offsets_overflow)
     struct log_settings s = fixture_settings();
     const char *path = fixture_log_path("relative");
     const int64_t base = 7;
-    const int64_t offsets[] = {base, base + INT32_MAX, base + INT32_MAX + INT64_C(1), base + (INT64_C(1) << 33)};
+    const int64_t offsets[] = {base, base + INT32_MAX, base + INT32_MAX + INT64_C(1),
+                               base + (INT64_C(1) << 33)};
     struct log *log = fixture_open(path, &s, &fixture_clean);
     for (int i = 0; i < 4; i++)
         ck_assert_int_eq(append_placed(log, offsets[i]), 0);

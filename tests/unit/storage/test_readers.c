@@ -5,8 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One writer that appends, rolls, retains and truncates never; many readers at the tail, behind it and by time, and
- * a flusher. What the readers must never see: a checksum that is wrong, an offset that is not the next. */
+/* One writer that appends, rolls, retains and truncates never; many readers at the tail, behind it and by
+ * time, and a flusher. What the readers must never see: a checksum that is wrong, an offset that is not the
+ * next. */
 
 #define READERS 4
 
@@ -72,7 +73,8 @@ static void *run_seeker(void *arg)
     uint64_t random = suite_seed();
     while (!atomic_load(&st->over)) {
         int64_t start = log_start_offset(st->log), end = log_end_offset(st->log);
-        int64_t next = start + (int64_t)suite_random_below(&random, (uint64_t)(end - start) + 1), offset, stamp;
+        int64_t next = start + (int64_t)suite_random_below(&random, (uint64_t)(end - start) + 1), offset,
+                stamp;
         read_one(st, &next, 5000, buffer, capacity);
         int r = log_find_time(st->log, T0 + next, end, 1 << 20, &offset, &stamp);
         ck_assert_msg(r == 0 || r == -BROOK_E_NOT_FOUND, "%d", r);

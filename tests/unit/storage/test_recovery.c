@@ -185,8 +185,9 @@ END_TEST
 
 /* ---- content that looks like something else ------------------------------------------------------------ */
 
-/* Patch the last four value bytes of a batch (`room` bytes before its end) so that its checksum is zero: CRC-32C
- * is linear, so the four bytes follow from a table run backwards; brute force over 2^32 would do too. */
+/* Patch the last four value bytes of a batch (`room` bytes before its end) so that its checksum is zero:
+ * CRC-32C is linear, so the four bytes follow from a table run backwards; brute force over 2^32 would do too.
+ */
 static void make_crc_zero(struct log_batch *b, size_t room)
 {
     uint8_t *data = b->data;
@@ -238,8 +239,9 @@ START_TEST(a_batch_whose_checksum_is_zero_is_a_batch)
 END_TEST
 
 /* Message format v1: offset, size, CRC-32, magic 1, attributes, timestamp, key -1, value of 2 bytes. */
-static const uint8_t old_message[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 24, 0x00, 0x00, 0x00, 0x00, 1, 0,
-                                      0, 0, 1, 0x8b, 0xcf, 0xe5, 0x68, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 2, 'h', 'i'};
+static const uint8_t old_message[] = {0,    0,    0,    0,    0,    0,    0, 0, 0, 0,    0,    24,
+                                      0x00, 0x00, 0x00, 0x00, 1,    0,    0, 0, 1, 0x8b, 0xcf, 0xe5,
+                                      0x68, 0,    0xff, 0xff, 0xff, 0xff, 0, 0, 0, 2,    'h',  'i'};
 
 START_TEST(messages_older_than_v2_are_refused_and_left_alone)
 {

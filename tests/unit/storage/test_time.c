@@ -26,9 +26,9 @@ START_TEST(a_time_is_found_to_the_record_in_every_codec)
         snprintf(name, sizeof name, "codec-%d", (int)codec);
         struct log *log = fixture_open(fixture_log_path(name), &s, &fixture_clean);
         for (int i = 0; i < 60; i++) {
-            struct log_batch b = codec == CODEC_NONE ? batches_make(10, T0 + 100 * i, 10, 40, (uint32_t)i)
-                                                     : batches_make_compressed(codec, 10, T0 + 100 * i, 10, 40,
-                                                                               (uint32_t)i);
+            struct log_batch b = codec == CODEC_NONE
+                                     ? batches_make(10, T0 + 100 * i, 10, 40, (uint32_t)i)
+                                     : batches_make_compressed(codec, 10, T0 + 100 * i, 10, 40, (uint32_t)i);
             int64_t base;
             ck_assert_int_eq(log_append(log, &b, 1, 0, T0, &base, NULL), 0);
             batches_free(&b);
@@ -110,7 +110,8 @@ START_TEST(retention_takes_from_the_oldest_and_keeps_the_newest)
 {
     struct retention_segment s[5];
     for (int i = 0; i < 5; i++)
-        s[i] = (struct retention_segment){.base_offset = 10 * i, .bytes = 100, .max_timestamp = T0 + i, .appended_ms = T0};
+        s[i] = (struct retention_segment){
+            .base_offset = 10 * i, .bytes = 100, .max_timestamp = T0 + i, .appended_ms = T0};
     ck_assert_uint_eq(retention_count(s, 5, -1, -1, 0, T0 + DAY), 0);
     ck_assert_uint_eq(retention_count(s, 5, 10, -1, 0, T0 + 12), 2);
     ck_assert_uint_eq(retention_count(s, 5, 10, -1, 0, T0 + DAY), 4);
@@ -266,5 +267,6 @@ SUITE_MAIN("storage/time", SUITE_TEST(a_time_is_found_to_the_record_in_every_cod
            SUITE_TEST(retention_takes_from_the_oldest_and_keeps_the_newest),
            SUITE_TEST(stray_stamps_neither_keep_old_segments_nor_drop_fresh_ones),
            SUITE_TEST(the_next_offset_stays_when_all_data_is_gone), SUITE_TEST(a_quiet_partition_expires_too),
-           SUITE_TEST(size_keeps_at_least_what_it_says), SUITE_TEST(a_reader_keeps_the_segment_that_retention_drops),
+           SUITE_TEST(size_keeps_at_least_what_it_says),
+           SUITE_TEST(a_reader_keeps_the_segment_that_retention_drops),
            SUITE_TEST(deleted_files_stay_for_their_delay))
