@@ -100,7 +100,7 @@ void brook_batch_release_at(brook_batch *batch, int64_t next_offset)
     if (set->is_starved)
         set_kick(set, NULL);
     set_signal(set);
-    partition_unref(p);
+    consumer_partition_unref(p);
     batch->set = NULL;
     batch_give(set, batch);
     set_unref_unlock(set);

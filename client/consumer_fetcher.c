@@ -196,7 +196,7 @@ static struct consumer_partition *attend_marked(struct consumer_fetcher *f, bool
         if (attend(f, p))
             LL_PREPEND2(drained, p, drained_next);
         else
-            partition_unref(p);
+            consumer_partition_unref(p);
     }
     set_unlock(f->set);
     return drained;
@@ -210,7 +210,7 @@ static void tell_drained(struct consumer_fetcher *f, struct consumer_partition *
         if (f->events.drained)
             f->events.drained(f->events.arg, p);
         set_lock(f->set);
-        partition_unref(p);
+        consumer_partition_unref(p);
         set_unlock(f->set);
     }
 }
@@ -273,7 +273,7 @@ void fetcher_close(struct consumer_fetcher *f)
     for (struct consumer_partition *p = set_take_marked(f->set); p; p = next) {
         next = p->marked_next;
         puller_leave(f, p);
-        partition_unref(p);
+        consumer_partition_unref(p);
     }
     set_unlock(f->set);
     fetcher_unref(f);

@@ -68,7 +68,7 @@ static void ask(struct consumer_fetcher *f, struct consumer_partition *p, int32_
         fetcher_wake_at(f, set_now_ms() + RETRY_MS);
         return;
     }
-    partition_ref(p);
+    consumer_partition_ref(p);
     *entry = (struct find_entry){.partition = p, .generation = p->generation};
     p->is_asking = true;
     p->asking_generation = p->generation;
@@ -91,7 +91,7 @@ void find_log(struct consumer_fetcher *f, struct consumer_partition *p, int32_t 
 static void find_free(struct position_find *find)
 {
     for (size_t i = 0; i < find->count; i++)
-        partition_unref(find->entries[i].partition);
+        consumer_partition_unref(find->entries[i].partition);
     free(find->entries);
     free(find);
 }

@@ -128,7 +128,7 @@ void puller_leave(struct consumer_fetcher *f, struct consumer_partition *p)
     p->puller = NULL;
     p->named_session = 0;
     p->wants_records = false;
-    partition_unref(p);
+    consumer_partition_unref(p);
 }
 
 static bool is_to_forget(const struct consumer_puller *puller, const struct partition_id *id)
@@ -152,7 +152,7 @@ void puller_join(struct consumer_fetcher *f, struct consumer_partition *p, int32
         /* In one pull a partition can not be both forgotten and named. */
         if (is_to_forget(puller, &p->id))
             begin_session(puller);
-        partition_ref(p);
+        consumer_partition_ref(p);
         p->puller = puller;
         DL_APPEND2(puller->members, p, puller_prev, puller_next);
     }

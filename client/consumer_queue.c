@@ -161,7 +161,7 @@ static void drop_front_notes(struct consumer_set *set, size_t count)
     for (; count > 0; count--) {
         struct rebalance_note *note = set->notes;
         DL_DELETE(set->notes, note);
-        partition_unref(TAKE(note->partition));
+        consumer_partition_unref(TAKE(note->partition));
     }
 }
 
@@ -228,14 +228,13 @@ static int hand_out(struct consumer_set *set, struct consumer_partition *p, stru
         progress_release(&p->progress, batch->ticket, next);
         return 0;
     }
-    partition_ref(p);
+    consumer_partition_ref(p);
     batch->partition = p;
     batch->set = set_ref(set);
     p->batches_out++;
     set->batches_out++;
     set->bytes_out += batch->charge_bytes;
     set->counters.batches++;
-    set->counters.bytes += batch->charge_bytes;
     for (unsigned i = 0; i < batch->run.count; i++)
         set->counters.records += (uint64_t)batch->run.batches[i].left;
     return 0;
@@ -271,7 +270,7 @@ static int take_from(struct consumer_set *set, struct consumer_partition *p, str
                                 .check_crc = set->settings.check_crcs,
                                 .expanded_guess = set->expanded_guess};
     size_t used = 0;
-    partition_ref(p);
+    consumer_partition_ref(p);
     set_unlock(set);
     int r = run_fill(&batch->run, &reader, chunk->data, chunk->bytes, position, chunk->end, &used, &next);
     set_lock(set);
@@ -292,6 +291,7 @@ static int take_from(struct consumer_set *set, struct consumer_partition *p, str
         on_damage(set, p, r, next);
     } else {
         batch->end = chunk->end;
+        set->counters.bytes += used;
         batch->charge_bytes = used + (batch->run.expanded ? batch->run.expanded->capacity : 0);
         batch->slab = slab_ref(chunk->slab);
         r = hand_out(set, p, batch, next);
@@ -302,7 +302,7 @@ static int take_from(struct consumer_set *set, struct consumer_partition *p, str
         if (r == 0 && batch->run.count == 0)
             r = -BROOK_E_AGAIN;
     }
-    partition_unref(p);
+    consumer_partition_unref(p);
     return r;
 }
 

@@ -30,11 +30,13 @@ static int expand_behind(struct record_run *run, struct run_reader *reader, enum
     return r == -BROOK_E_EXPANDS_TOO_FAR && room < reader->expanded_bytes_max ? -BROOK_E_AGAIN : r;
 }
 
-/* Expand the first compressed batch of a run into a slab that grows until it is large enough. */
+/* Expand the first compressed batch of a run into a slab that grows until it is large enough, and takes the
+ * batches behind it (`left` bytes with this one) too if it can. */
 static int expand_first(struct record_run *run, struct run_reader *reader, enum codec_id id,
-                        const uint8_t *from, size_t from_bytes, size_t *ret_bytes)
+                        const uint8_t *from, size_t from_bytes, size_t left, size_t *ret_bytes)
 {
-    size_t want = larger(larger(reader->expanded_guess, EXPANDED_RATIO_GUESS * from_bytes), RUN_BYTES_MAX);
+    size_t run_bytes = smaller(EXPANDED_RATIO_GUESS * left, RUN_BYTES_MAX);
+    size_t want = larger(larger(reader->expanded_guess, EXPANDED_RATIO_GUESS * from_bytes), run_bytes);
     for (;;) {
         want = smaller(want, reader->expanded_bytes_max);
         struct slab *slab = pool_take(reader->pool, want);
@@ -55,7 +57,8 @@ static int expand_first(struct record_run *run, struct run_reader *reader, enum 
 
 /* The records of a batch in the clear. -BROOK_E_AGAIN: they have to go into the next run. */
 static int find_records(struct record_run *run, struct run_reader *reader, const uint8_t *batch,
-                        const struct batch_header *h, const uint8_t **ret_data, size_t *ret_bytes)
+                        const struct batch_header *h, size_t left, const uint8_t **ret_data,
+                        size_t *ret_bytes)
 {
     const uint8_t *from = batch + BATCH_HEADER_BYTES;
     size_t from_bytes = h->total_bytes - BATCH_HEADER_BYTES;
@@ -67,7 +70,7 @@ static int find_records(struct record_run *run, struct run_reader *reader, const
     }
     size_t bytes = 0;
     int r = run->expanded ? expand_behind(run, reader, id, from, from_bytes, &bytes)
-                          : expand_first(run, reader, id, from, from_bytes, &bytes);
+                          : expand_first(run, reader, id, from, from_bytes, left, &bytes);
     if (r < 0)
         return r;
     *ret_data = run->expanded->data + run->expanded_bytes;
@@ -99,14 +102,14 @@ static int check_records(struct record_walker *w, int64_t position, bool *ret_an
 }
 
 static int take_batch(struct record_run *run, struct run_reader *reader, const uint8_t *batch,
-                      const struct batch_header *h, int64_t position)
+                      const struct batch_header *h, size_t left, int64_t position)
 {
     int r = reader->check_crc ? batch_check_crc(batch, h) : 0;
     if (r < 0 || (h->attributes & BATCH_CONTROL))
         return r;
     const uint8_t *data = NULL;
     size_t bytes = 0;
-    r = find_records(run, reader, batch, h, &data, &bytes);
+    r = find_records(run, reader, batch, h, left, &data, &bytes);
     if (r < 0)
         return r;
     struct record_walker *w = &run->batches[run->count];
@@ -149,7 +152,7 @@ int run_fill(struct record_run *run, struct run_reader *reader, const uint8_t *d
         if (r == 0 && is_strange(&h, run->count > 0 ? position : -1, end))
             r = -BROOK_E_CORRUPT_BATCH;
         if (r == 0 && batch_last_offset(&h) >= position) {
-            r = take_batch(run, reader, data + used, &h, position);
+            r = take_batch(run, reader, data + used, &h, bytes - used, position);
             if (r == 0)
                 position = batch_last_offset(&h) + 1;
         }

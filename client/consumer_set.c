@@ -110,7 +110,7 @@ void set_close(struct consumer_set *set)
     struct rebalance_note *note, *note_next;
     DL_FOREACH_SAFE (set->notes, note, note_next) {
         DL_DELETE(set->notes, note);
-        partition_unref(TAKE(note->partition));
+        consumer_partition_unref(TAKE(note->partition));
     }
     set->inbox = NULL;
     pthread_cond_broadcast(&set->changed);
@@ -119,12 +119,12 @@ void set_close(struct consumer_set *set)
 
 /* ---- partitions ---- */
 
-void partition_ref(struct consumer_partition *p)
+void consumer_partition_ref(struct consumer_partition *p)
 {
     p->refs++;
 }
 
-void partition_unref(struct consumer_partition *p)
+void consumer_partition_unref(struct consumer_partition *p)
 {
     if (!p || --p->refs > 0)
         return;
@@ -189,7 +189,7 @@ static struct consumer_partition *partition_new(const char *topic, int32_t parti
     p->key = malloc(strlen(topic) + sizeof partition);
     progress_init(&p->progress);
     if (!p->topic || !p->key) {
-        partition_unref(p);
+        consumer_partition_unref(p);
         return NULL;
     }
     p->partition = partition;
@@ -207,7 +207,7 @@ static void add_note(struct consumer_set *set, struct consumer_partition *p, enu
     struct rebalance_note *note = &p->notes[kind];
     if (note->partition)
         return;
-    partition_ref(p);
+    consumer_partition_ref(p);
     note->partition = p;
     note->kind = kind;
     DL_APPEND(set->notes, note);
@@ -221,7 +221,7 @@ static bool cancel_note(struct consumer_set *set, struct consumer_partition *p, 
         return false;
     DL_DELETE(set->notes, note);
     note->partition = NULL;
-    partition_unref(p);
+    consumer_partition_unref(p);
     return true;
 }
 
@@ -236,7 +236,7 @@ int set_add(struct consumer_set *set, const struct brook_position *position, uin
         return -BROOK_E_NOMEM;
     HASH_ADD_KEYPTR(hh_name, set->by_name, p->key, p->key_bytes, p);
     if (!p->hh_name.tbl) {
-        partition_unref(p);
+        consumer_partition_unref(p);
         return -BROOK_E_NOMEM;
     }
     p->group_generation = group_generation;
@@ -307,7 +307,7 @@ void set_remove(struct consumer_set *set, struct consumer_partition *p, bool is_
     forget_id(set, p);
     set_void_fetched(set, p);
     pthread_cond_broadcast(&set->changed);
-    partition_unref(p);
+    consumer_partition_unref(p);
 }
 
 bool set_is_drained(const struct consumer_partition *p)
@@ -410,7 +410,7 @@ void set_mark(struct consumer_set *set, struct consumer_partition *p)
 {
     if (p->is_marked)
         return;
-    partition_ref(p);
+    consumer_partition_ref(p);
     p->is_marked = true;
     LL_PREPEND2(set->marked, p, marked_next);
 }

@@ -202,8 +202,8 @@ void set_begin_drain(struct consumer_set *set, struct consumer_partition *p);
 void set_remove(struct consumer_set *set, struct consumer_partition *p, bool is_lost);
 /* All batches of a draining partition are back and the callback has run. */
 bool set_is_drained(const struct consumer_partition *p);
-void partition_ref(struct consumer_partition *p);
-void partition_unref(struct consumer_partition *p);
+void consumer_partition_ref(struct consumer_partition *p);
+void consumer_partition_unref(struct consumer_partition *p);
 /* Remember under which topic id it is known. */
 void set_identify(struct consumer_set *set, struct consumer_partition *p, const uint8_t *topic_id);
 

@@ -41,6 +41,7 @@ struct cluster {
     struct view *view;
     struct subscriber subscribers[LOOPS_MAX];
     size_t subscribers_count;
+    int32_t port; /* of the broker, as metadata tells it */
 };
 
 /* ---- views ------------------------------------------------------------------------------------------------- */
@@ -114,7 +115,7 @@ static void post(const struct subscriber *to, struct view *view)
 static void publish(struct cluster *c)
 {
     static char host[] = "127.0.0.1";
-    const struct view_broker broker = {.broker_id = FAKE_CLUSTER_BROKER, .host = host, .port = 9092};
+    const struct view_broker broker = {.broker_id = FAKE_CLUSTER_BROKER, .host = host, .port = c->port};
     struct view_block *blocks[TOPICS_MAX];
     qsort(c->topics, c->topics_count, sizeof c->topics[0], compare_topics);
     for (size_t i = 0; i < c->topics_count; i++)
@@ -146,8 +147,15 @@ struct cluster *fake_cluster_new(const char *directory)
     ck_assert_ptr_nonnull(c);
     snprintf(c->directory, sizeof c->directory, "%s", directory);
     pthread_mutex_init(&c->lock, NULL);
+    c->port = 9092;
     publish(c);
     return c;
+}
+
+void fake_cluster_set_port(struct cluster *c, int port)
+{
+    c->port = port;
+    publish(c);
 }
 
 void fake_cluster_free(struct cluster *c)

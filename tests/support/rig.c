@@ -82,6 +82,7 @@ void rig_start(struct rig *rig)
     int r = net_new(&rig->net_settings, &rig->handler_settings, &rig->diag, &rig->net, &error);
     ck_assert_msg(r == 0, "%s", error.text);
     rig->port = net_port(rig->net, 0);
+    fake_cluster_set_port(rig->cluster, rig->port);
     ck_assert_int_eq(net_start(rig->net, rig->cluster), 0);
     ck_assert_int_eq(net_accept(rig->net, &error), 0);
     fake_cluster_settle(rig->cluster);
