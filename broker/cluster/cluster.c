@@ -83,6 +83,16 @@ struct coordinator *cluster_coordinator(struct cluster *c)
     return c->coordinator;
 }
 
+struct offsets *cluster_offsets(struct cluster *c)
+{
+    return c->offsets;
+}
+
+const struct topic_config *cluster_topic_defaults(const struct cluster *c)
+{
+    return &c->s.topic_defaults;
+}
+
 /* ---- the thread -------------------------------------------------------------------------------------------- */
 
 /* A call of another thread that is carried out here. */
@@ -334,6 +344,7 @@ static void end_coordination(struct cluster *c)
     controller_seat_free(c->seat);
     registry_free(c->registry);
     served_free(c->served);
+    offsets_free(c->offsets);
     coordinator_free(c->coordinator, false, 0);
     drain_inbox(c);
 }
@@ -367,7 +378,7 @@ void cluster_free(struct cluster *c)
         send_errand(c, start_stop);
         pthread_join(c->thread, NULL);
         if (!c->is_closed)
-            diag_log(c->s.diag, DIAG_ERROR, "", "partitions were not given back in time: stopping without a clean mark");
+            diag_log(c->s.diag, DIAG_ERROR, "", "the logs did not close in time: stopping without a clean mark");
     }
     free_all(c);
 }

@@ -17,6 +17,7 @@
 #include "broker/cluster/state_reader.h"
 #include "coordination/changes.h"
 #include "coordination/controller_seat.h"
+#include "coordination/offsets.h"
 #include "coordination/registry.h"
 #include "coordination/served.h"
 
@@ -28,7 +29,7 @@
 #define CLUSTER_VIEW_MS 5           /* between two views */
 #define CLUSTER_TOMBSTONES_MS 100   /* between two looks at them */
 #define CLUSTER_UNREGISTER_MS 3000  /* at stop, at most */
-#define CLUSTER_CLOSE_MS 30000      /* until partitions that nobody gives back are left behind */
+#define CLUSTER_CLOSE_MS 60000      /* until logs that do not close are left behind */
 #define CLUSTER_SESSION_CLOSE_MS 2000
 #define CLUSTER_COMPLAIN_MS 60000   /* between two lines about ZooKeeper being away */
 
@@ -64,6 +65,7 @@ struct cluster {
     struct controller_seat *seat;
     struct controller_driver *controller;
     struct served *served;
+    struct offsets *offsets;
     struct intents *intents;
     struct changes *changes;             /* from the first registration on */
     struct observation *brokers_watch;   /* likewise */

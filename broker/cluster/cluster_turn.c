@@ -77,6 +77,8 @@ int cluster_turn_new(struct cluster *c)
     if (!err)
         err = intents_new(&intents, &c->intents);
     if (!err)
+        err = offsets_new(c->coordinator, &c->inbox, &c->offsets);
+    if (!err)
         err = served_new(c->coordinator, &c->inbox, c->s.broker_id, c->s.diag, &c->served);
     return err;
 }
@@ -254,10 +256,11 @@ static void post_view(const struct subscriber *to, struct view *view)
     inbox_post(to->inbox, &post->item);
 }
 
-/* Not before everything was read once: an empty view would deny topics that exist. */
+/* Not before everything was read once: an empty view would deny topics that exist. Not while stopping: the loops that
+ * would take it come to their end. */
 static int64_t publish(struct cluster *c, int64_t now_ms)
 {
-    if (!c->view_is_due || (!c->views && !state_reader_is_complete(c->reader)) || c->is_stopping ||
+    if (!c->view_is_due || (!c->views && !state_reader_is_complete(c->reader)) || c->is_draining ||
         !state_reader_is_idle(c->reader))
         return INT64_MAX;
     if (now_ms < c->view_ms + CLUSTER_VIEW_MS)

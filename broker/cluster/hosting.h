@@ -2,8 +2,8 @@
  *
  * Opens what the data directories hold, makes what the image assigns to this broker, leads what its state says, and
  * gives up what is not in the image any more. Everything that touches a disk is done on disk threads; the retention
- * and checkpoint timers live here. A partition that is given up, and all of them at the end, are let go by the last
- * holder of a reference: only then its log is closed, removed or set aside.
+ * and checkpoint timers live here. A partition that is given up is let go by the last holder of a reference: only then
+ * its log is removed or set aside. At the end, when nobody uses partitions any more, nobody is waited for.
  *
  * What this does not know: ZooKeeper. What is deleted and what is merely unknown it is told by its caller.
  * The cluster thread's alone.
@@ -51,7 +51,7 @@ void hosting_free(struct hosting *hosting);
 
 /* Lock and open the data directories of this cluster, then the logs in them. Once. */
 void hosting_open(struct hosting *hosting, const char *cluster_id);
-/* Give every partition back, close the logs, write checkpoints and, when all went well, the clean-stop marker. */
+/* Nobody uses a partition any more: close the logs, write checkpoints and, when all went well, the clean-stop marker. */
 void hosting_close(struct hosting *hosting);
 
 /* The broker epoch that stopped cleanly before this start, if all directories say so; else -1. Once opened. */

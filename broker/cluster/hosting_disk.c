@@ -216,7 +216,7 @@ static void on_released(struct inbox_item *item)
     start_leave(CONTAINER_OF(item, struct hosted, released));
 }
 
-/* Whatever thread dropped the last reference; it may be an I/O loop, so the disk is not touched here. */
+/* Called by whatever thread dropped the last reference; it may be an I/O loop, so the disk is not touched here. */
 static void released_by_last(void *arg, struct log *log)
 {
     struct hosted *h = arg;
@@ -242,6 +242,11 @@ void hosted_leave(struct hosted *h, enum hosted_end end)
     h->led_epoch = -1;
     partition_marks(h->partition, &marks);
     h->high_watermark = marks.high_watermark;
+    if (end == HOSTED_END_CLOSE) { /* the I/O loops have ended: their last views are nobody's */
+        h->log = partition_take_log(h->partition);
+        partition_unref(TAKE(h->partition));
+        return start_leave(h);
+    }
     partition_unref(TAKE(h->partition));
     hosting->events.changed(hosting->events.arg, h->topic); /* so that the view lets go of it too */
 }

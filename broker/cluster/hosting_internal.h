@@ -2,6 +2,7 @@
  * disk threads) and hosting_duties.c (retention and checkpoints), and by nobody else.
  *
  *               open job ok                release of the last reference        leave job
+ *                                          (at the end of all: at once)
  *   OPENING ----------------> OPEN ---> LEAVING ------------------------> LEAVING ---------> (gone)
  *      |  ^
  *      v  | retry
@@ -106,7 +107,7 @@ void hosting_check_closed(struct hosting *hosting);
 
 /* hosting_disk.c */
 void hosted_start_open(struct hosted *h);
-/* Drop our reference; when the last one is gone, `end` is carried out. */
+/* Drop our reference; when the last one is gone, `end` is carried out. (To close does not wait for that.) */
 void hosted_leave(struct hosted *h, enum hosted_end end);
 void hosting_open_dirs(struct hosting *hosting);
 void hosting_close_dirs(struct hosting *hosting);

@@ -297,6 +297,18 @@ int cluster_subscribe(struct cluster *c, struct inbox *inbox, cluster_view_callb
     return 0;
 }
 
+struct offsets *cluster_offsets(struct cluster *c)
+{
+    return NULL;
+}
+
+const struct topic_config *cluster_topic_defaults(const struct cluster *c)
+{
+    static struct topic_config defaults;
+    fake_cluster_topic_defaults(&defaults);
+    return &defaults;
+}
+
 struct coordinator *cluster_coordinator(struct cluster *c)
 {
     return NULL;
