@@ -11,7 +11,7 @@ start_time_of() { # PID
     stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 0
     stat=${stat##*) }
     set -- $stat
-    echo "${20}"
+    [ "$1" = Z ] || echo "${20}" # one that has ended and waits for its parent is gone
 }
 remember() { echo "$2 $(start_time_of "$2")" >"$home/run/$1.pid"; } # NAME PID
 alive() {                                                         # NAME
