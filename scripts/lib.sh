@@ -72,6 +72,7 @@ EOF
         -cp /usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar \
         org.apache.zookeeper.server.quorum.QuorumPeerMain "$home/zoo.cfg" >"$home/log/zookeeper.log" 2>&1 </dev/null &
     remember zookeeper $!
+    disown
     wait_for 20 "ZooKeeper" zookeeper_answers
     echo "ZooKeeper answers on 127.0.0.1:$zookeeper_port"
 }
@@ -95,5 +96,6 @@ start_broker() { # ID [KEY=VALUE...]
     } >"$home/broker-$id.conf"
     setsid "$build/brookd" -c "$home/broker-$id.conf" >"$home/log/broker-$id.log" 2>&1 </dev/null &
     remember "broker-$id" $!
+    disown
 }
 brokers_count() { [ "$(brook cluster --json | tr ',{' '\n\n' | grep -c '"id":')" = "$1" ]; }
