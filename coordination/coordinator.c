@@ -59,7 +59,8 @@ static int set_up(struct coordinator *c, const struct coordinator_settings *sett
     return pthread_create(&c->thread, NULL, session_run, c) == 0 ? 0 : -BROOK_E_IO;
 }
 
-int coordinator_new(const struct coordinator_settings *settings, struct coordinator **ret, struct brook_error *error)
+int coordinator_new(const struct coordinator_settings *settings, struct coordinator **ret,
+                    struct brook_error *error)
 {
     struct coordinator *c = calloc(1, sizeof *c);
     if (!c)
@@ -69,7 +70,8 @@ int coordinator_new(const struct coordinator_settings *settings, struct coordina
     int r = servers_parse(settings->connect, &c->servers, error);
     if (r == 0 && (settings->session_timeout_ms < SESSION_TIMEOUT_MS_MIN ||
                    settings->session_timeout_ms > SESSION_TIMEOUT_MS_MAX))
-        r = brook_error_set(error, BROOK_E_CONFIG, "a ZooKeeper session timeout of %d ms, allowed are %d to %d",
+        r = brook_error_set(error, BROOK_E_CONFIG,
+                            "a ZooKeeper session timeout of %d ms, allowed are %d to %d",
                             settings->session_timeout_ms, SESSION_TIMEOUT_MS_MIN, SESSION_TIMEOUT_MS_MAX);
     else if (r == 0 && (r = set_up(c, settings)) < 0)
         brook_error_set(error, -r, "starting the ZooKeeper thread: %s", brook_error_text(r));
@@ -101,7 +103,8 @@ void coordinator_free(struct coordinator *c, bool keep_session, int timeout_ms)
 {
     if (!c)
         return;
-    struct stop stop = {.coordinator = c, .keep_session = keep_session, .until_ms = clock_boot_ms() + timeout_ms};
+    struct stop stop = {
+        .coordinator = c, .keep_session = keep_session, .until_ms = clock_boot_ms() + timeout_ms};
     session_post(c, &stop.item, run_stop);
     struct pollfd done = {.fd = c->done_fd, .events = POLLIN};
     if (poll(&done, 1, timeout_ms) == 0) {
@@ -185,7 +188,8 @@ static void post(struct request *r)
     session_post(r->coordinator, &r->item, run_request);
 }
 
-static void post_plain(struct coordinator *c, enum request_op op, const char *path, struct coordinator_call call)
+static void post_plain(struct coordinator *c, enum request_op op, const char *path,
+                       struct coordinator_call call)
 {
     struct request *r = prepare(c, op, path, NULL, 0, call);
     if (r)
@@ -222,8 +226,8 @@ void coordinator_create(struct coordinator *c, const char *path, const void *dat
     post(r);
 }
 
-void coordinator_set(struct coordinator *c, const char *path, const void *data, size_t data_bytes, int32_t version,
-                     struct coordinator_call call)
+void coordinator_set(struct coordinator *c, const char *path, const void *data, size_t data_bytes,
+                     int32_t version, struct coordinator_call call)
 {
     struct request *r = prepare(c, OP_SET, path, data, data_bytes, call);
     if (!r)
@@ -232,7 +236,8 @@ void coordinator_set(struct coordinator *c, const char *path, const void *data, 
     post(r);
 }
 
-void coordinator_delete(struct coordinator *c, const char *path, int32_t version, struct coordinator_call call)
+void coordinator_delete(struct coordinator *c, const char *path, int32_t version,
+                        struct coordinator_call call)
 {
     struct request *r = prepare(c, OP_DELETE, path, NULL, 0, call);
     if (!r)
@@ -241,7 +246,8 @@ void coordinator_delete(struct coordinator *c, const char *path, int32_t version
     post(r);
 }
 
-void coordinator_multi_send(struct coordinator *c, struct coordinator_multi **multi, struct coordinator_call call)
+void coordinator_multi_send(struct coordinator *c, struct coordinator_multi **multi,
+                            struct coordinator_call call)
 {
     struct coordinator_multi *m = *multi;
     *multi = NULL;

@@ -19,7 +19,8 @@
 
 static struct zookeeper *zk;
 
-/* ---- a resolver that can be told what to do; it stands in for the system's in this whole program -------- */
+/* ---- a resolver that can be told what to do; it stands in for the system's in this whole program --------
+ */
 
 static _Atomic int resolver_fails;    /* so many questions about names fail, then they work */
 static _Atomic int resolver_sleep_ms; /* before any answer */
@@ -211,8 +212,8 @@ START_TEST(one_living_server_among_six_is_found_from_every_place)
             struct caller k;
             char connect[256] = "";
             for (int i = 0; i < count; i++)
-                snprintf(connect + strlen(connect), sizeof connect - strlen(connect), "%s127.0.0.1:%d", i ? "," : "",
-                         i == place ? tcp_proxy_port(proxy) : zookeeper_free_port());
+                snprintf(connect + strlen(connect), sizeof connect - strlen(connect), "%s127.0.0.1:%d",
+                         i ? "," : "", i == place ? tcp_proxy_port(proxy) : zookeeper_free_port());
             caller_init(&k);
             struct coordinator *c = caller_connect(&k, connect, 2000, NULL);
             uint64_t accepted = tcp_proxy_accepted(proxy);
@@ -362,7 +363,8 @@ START_TEST(stopping_is_bounded_while_the_server_hangs)
                     coordinator_set(c, "/", "x", 1, -1, caller_begin(&k));
                 int64_t took = timed_free(c, keep, bounds_ms[i]);
                 zookeeper_continue(zk);
-                ck_assert_msg(took <= bounds_ms[i] + 150, "took %lld ms of %d", (long long)took, bounds_ms[i]);
+                ck_assert_msg(took <= bounds_ms[i] + 150, "took %lld ms of %d", (long long)took,
+                              bounds_ms[i]);
                 inbox_drain(&k.inbox);
                 ck_assert_int_eq(k.got.err, busy ? -BROOK_E_CLOSED : 0);
                 caller_done(&k);
@@ -409,13 +411,15 @@ START_TEST(sessions_expire_again_and_again_without_leaks)
     caller_init(&k);
     struct coordinator *c = caller_connect(&k, fake_zookeeper_connect(fake, ""), 2000, NULL);
     struct observation *o = coordinator_observe(c, OBSERVE_DATA, "/n", 0, &k.inbox, got_copy, &data);
-    struct observation *p = coordinator_observe(c, OBSERVE_CHILDREN, "/absent", 0, &k.inbox, got_copy, &children);
+    struct observation *p =
+        coordinator_observe(c, OBSERVE_CHILDREN, "/absent", 0, &k.inbox, got_copy, &children);
     for (uint64_t i = 1; i <= 60; i++) {
         k.events_count = 0;
         fake_zookeeper_script(fake, (struct fake_rule){.op = FAKE_SET, .answer = FAKE_EXPIRE});
         coordinator_set(c, "/n", "y", 1, -1, caller_begin(&k));
         int err = caller_end(&k)->err;
-        ck_assert_msg(err == -BROOK_E_OUTCOME_UNKNOWN || err == -BROOK_E_SESSION_EXPIRED, "%s", brook_error_name(err));
+        ck_assert_msg(err == -BROOK_E_OUTCOME_UNKNOWN || err == -BROOK_E_SESSION_EXPIRED, "%s",
+                      brook_error_name(err));
         size_t at = caller_wait_event(&k, COORDINATOR_EXPIRED, 0);
         ck_assert_uint_eq(k.events[at].generation, i);
         at = caller_wait_event(&k, COORDINATOR_CONNECTED, at);
@@ -452,8 +456,8 @@ START_TEST(links_are_lost_hundreds_of_times_without_leaks)
 }
 END_TEST
 
-/* Writes in flight meet a cut at any moment, also within the library's sending: one reply each, and the node's
- * version lies between those that succeeded and those that may have. */
+/* Writes in flight meet a cut at any moment, also within the library's sending: one reply each, and the
+ * node's version lies between those that succeeded and those that may have. */
 START_TEST(writes_meet_cuts_and_every_one_is_answered_once)
 {
     enum { ROUNDS = 60, WRITES = 40 };
@@ -473,8 +477,9 @@ START_TEST(writes_meet_cuts_and_every_one_is_answered_once)
         k.events_count = 0;
         memset(got, 0, sizeof got);
         for (size_t i = 0; i < WRITES; i++) {
-            coordinator_set(c, "/n", "x", 1, -1,
-                            (struct coordinator_call){.inbox = &k.inbox, .callback = got_copy, .arg = &got[i]});
+            coordinator_set(
+                c, "/n", "x", 1, -1,
+                (struct coordinator_call){.inbox = &k.inbox, .callback = got_copy, .arg = &got[i]});
             if (i == cut)
                 tcp_proxy_cut(proxy);
             if (suite_random_below(&seed, 4) == 0)
@@ -483,7 +488,8 @@ START_TEST(writes_meet_cuts_and_every_one_is_answered_once)
         sync_once(&k, c);
         for (size_t i = 0; i < WRITES; i++) {
             ck_assert_uint_eq(got[i].count, 1);
-            ck_assert_msg(got[i].err == 0 || got[i].err == -BROOK_E_OUTCOME_UNKNOWN, "%s", brook_error_name(got[i].err));
+            ck_assert_msg(got[i].err == 0 || got[i].err == -BROOK_E_OUTCOME_UNKNOWN, "%s",
+                          brook_error_name(got[i].err));
             done += got[i].err == 0;
             open += got[i].err != 0;
         }
