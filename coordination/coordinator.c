@@ -56,7 +56,7 @@ static int set_up(struct coordinator *c, const struct coordinator_settings *sett
     if (getrandom(&c->seed, sizeof c->seed, 0) != (ssize_t)sizeof c->seed)
         c->seed = (uint64_t)clock_boot_ns();
     link_init(c);
-    return pthread_create(&c->thread, NULL, session_run, c) == 0 ? 0 : -BROOK_E_IO;
+    return thread_start(&c->thread, session_run, c);
 }
 
 int coordinator_new(const struct coordinator_settings *settings, struct coordinator **ret,

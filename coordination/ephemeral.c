@@ -151,7 +151,8 @@ static void face_owner(struct machine *m, struct answer *found)
     struct claim *k = (struct claim *)m;
     struct coordinator *c = m->coordinator;
     int64_t now_ms = session_now_ms();
-    const struct session_key *earlier = session_file_find(&c->file, found->reply.stat.ephemeral_owner);
+    int64_t owner = found->reply.stat.ephemeral_owner;
+    const struct session_key *earlier = owner != c->key.id ? session_file_find(&c->file, owner) : NULL;
     if (!k->until_ms)
         k->until_ms = now_ms + (k->wait_ms >= 0 ? k->wait_ms : session_timeout(c) + EPHEMERAL_WAIT_MARGIN_MS);
     if (earlier && closer_start(c, earlier, closed_predecessor, m) == 0)

@@ -169,6 +169,8 @@ zhandle_t *link_make_handle(struct coordinator *c, watcher_fn watcher, const str
 
 /* ---- resolver.c ---------------------------------------------------------------------------------------- */
 
+/* A thread that gets no signals: those are the program's. Returns 0 or -BROOK_E_IO. */
+int thread_start(pthread_t *ret, void *(*run)(void *), void *arg);
 /* Look the servers up on a thread of its own; link_resolved() is called later on the session thread. Returns
  * 0, -BROOK_E_NOMEM or -BROOK_E_IO. */
 int resolver_start(struct coordinator *c, struct resolver **ret);

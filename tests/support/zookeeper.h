@@ -42,7 +42,8 @@ const char *zookeeper_connect(const struct zookeeper *z, const char *chroot);
 /* SIGSTOP and SIGCONT: a server that hangs. */
 void zookeeper_pause(struct zookeeper *z);
 void zookeeper_continue(struct zookeeper *z);
-/* SIGKILL, and a start on the same port and data. */
+/* SIGKILL, and a start on the same port and data. Only in the process that started it: a test that wants this
+ * has a server of its own. */
 void zookeeper_kill(struct zookeeper *z);
 void zookeeper_restart(struct zookeeper *z);
 

@@ -1,4 +1,5 @@
 /* Keeping a session: lists of servers, resolvers, hanging and confused servers, expiry, stopping. */
+#include "coordination/ephemeral.h"
 #include "proto/base/clock.h"
 #include "proto/base/diag.h"
 #include "tests/support/caller.h"
@@ -10,6 +11,7 @@
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -506,6 +508,75 @@ START_TEST(writes_meet_cuts_and_every_one_is_answered_once)
 }
 END_TEST
 
+static void *expire_at_random(void *arg)
+{
+    struct fake_zookeeper *fake = arg;
+    uint64_t seed = suite_seed();
+    for (int i = 0; i < 40; i++) {
+        usleep((useconds_t)suite_random_below(&seed, 3000));
+        if (suite_random_below(&seed, 2))
+            fake_zookeeper_expire(fake);
+        else
+            fake_zookeeper_cut(fake);
+    }
+    return NULL;
+}
+
+/* Stops arrive at any moment of connecting, losing, expiring, claiming, observing. */
+START_TEST(stopping_at_any_moment_answers_all_and_leaves_nothing)
+{
+    struct fake_zookeeper *fake = fake_zookeeper_start();
+    uint64_t seed = suite_seed();
+    fake_zookeeper_put(fake, "/n", "x");
+    for (int round = 0; round < 60; round++) {
+        pthread_t thread;
+        struct caller k;
+        struct got seen = {0}, got[6] = {0};
+        caller_init(&k);
+        pthread_create(&thread, NULL, expire_at_random, fake);
+        struct coordinator *c = start(&k, fake_zookeeper_connect(fake, round % 2 ? "/deep/down" : ""), 500);
+        struct observation *o = coordinator_observe(c, OBSERVE_DATA, "/n", 5, &k.inbox, got_copy, &seen);
+        struct coordinator_call call = {.inbox = &k.inbox, .callback = got_copy};
+        for (size_t i = 0; i < 6; i++) {
+            call.arg = &got[i];
+            switch (i) {
+            case 0:
+                coordinator_create_path(c, "/a/b/c", NULL, 0, call);
+                break;
+            case 1:
+                ephemeral_claim_node(c, "/e", NULL, 0, -1, call);
+                break;
+            case 2:
+                coordinator_wait_gone(c, "/n", 10000, call);
+                break;
+            case 3:
+                coordinator_delete_own(c, "/e", call);
+                break;
+            case 4:
+                coordinator_set(c, "/n", "y", 1, -1, call);
+                break;
+            default:
+                coordinator_get(c, "/n", call);
+                break;
+            }
+            caller_idle(&k, (int)suite_random_below(&seed, 12));
+        }
+        if (round % 3 == 0)
+            observation_free(o);
+        ck_assert_int_lt(timed_free(c, round % 5 == 0, 1000), 1300);
+        while (inbox_drain(&k.inbox))
+            ;
+        for (size_t i = 0; i < 6; i++)
+            ck_assert_uint_eq(got[i].count, 1);
+        if (round % 3 != 0)
+            observation_free(o);
+        caller_done(&k);
+        pthread_join(thread, NULL);
+    }
+    fake_zookeeper_stop(fake);
+}
+END_TEST
+
 START_TEST(terminal_states_of_a_handle_are_not_ours)
 {
     static const struct fake_rule rules[] = {
@@ -652,6 +723,7 @@ int main(void)
         SUITE_TEST_SLOW(sessions_expire_again_and_again_without_leaks, 60),
         SUITE_TEST_SLOW(links_are_lost_hundreds_of_times_without_leaks, 60),
         SUITE_TEST_SLOW(writes_meet_cuts_and_every_one_is_answered_once, 60),
+        SUITE_TEST_SLOW(stopping_at_any_moment_answers_all_and_leaves_nothing, 60),
         SUITE_TEST_SLOW(terminal_states_of_a_handle_are_not_ours, 60),
         SUITE_TEST(exhausted_descriptors_are_waited_for),
         SUITE_TEST(the_chroot_is_made_level_by_level),
