@@ -79,7 +79,8 @@ END_TEST
 START_TEST(znode_paths_are_checked_before_the_server_sees_them)
 {
     static const char *const good[] = {"/", "/a", "/a/b", "/a.b/..c/.d", "/ü"};
-    static const char *const bad[] = {"", "a", "//", "/a/", "/a//b", "/.", "/a/..", "/./a", "/a\nb", "/a\x7f"};
+    static const char *const bad[] = {"",   "a",     "//",   "/a/",   "/a//b",
+                                      "/.", "/a/..", "/./a", "/a\nb", "/a\x7f"};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
         ck_assert_msg(znode_path_is_legal(good[i]), "\"%s\"", good[i]);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
@@ -113,9 +114,10 @@ END_TEST
 
 START_TEST(bad_connect_strings_are_refused_with_a_sentence)
 {
-    static const char *const bad[] = {"",       ",",        "a,",          "a:1,,b:2", ":2181",     "a:",        "a:0",
-                                      "a:65536", "a:x",     "a:1/x,b:2/x", "a/x,b",    "[::1",      "[::1]x:1",  "[]:1",
-                                      "::1:2181", "a b:1",  "a:1//x",      "a:1/x/../y", "[abc]:1", "a:123456",  "/x"};
+    static const char *const bad[] = {
+        "",         ",",     "a,",          "a:1,,b:2",   ":2181",   "a:",       "a:0",
+        "a:65536",  "a:x",   "a:1/x,b:2/x", "a/x,b",      "[::1",    "[::1]x:1", "[]:1",
+        "::1:2181", "a b:1", "a:1//x",      "a:1/x/../y", "[abc]:1", "a:123456", "/x"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct servers s;
         struct brook_error error = {0};
@@ -153,8 +155,9 @@ END_TEST
 
 START_TEST(seven_codes_leave_the_outcome_open)
 {
-    static const int open[] = {ZCONNECTIONLOSS, ZOPERATIONTIMEOUT, ZRUNTIMEINCONSISTENCY, ZMARSHALLINGERROR, ZCLOSING,
-                               ZSESSIONEXPIRED, ZAUTHFAILED};
+    static const int open[] = {ZCONNECTIONLOSS,   ZOPERATIONTIMEOUT, ZRUNTIMEINCONSISTENCY,
+                               ZMARSHALLINGERROR, ZCLOSING,          ZSESSIONEXPIRED,
+                               ZAUTHFAILED};
     int count = 0;
     for (int rc = -130; rc <= 0; rc++) {
         bool listed = false;
@@ -354,14 +357,15 @@ START_TEST(a_damaged_session_file_counts_as_empty)
 }
 END_TEST
 
-SUITE_MAIN("coordination/parts", SUITE_TEST(paths_are_those_of_the_layout), SUITE_TEST(the_longest_legal_names_fit),
-           SUITE_TEST(names_with_numbers_are_read_strictly),
+SUITE_MAIN("coordination/parts", SUITE_TEST(paths_are_those_of_the_layout),
+           SUITE_TEST(the_longest_legal_names_fit), SUITE_TEST(names_with_numbers_are_read_strictly),
            SUITE_TEST(znode_paths_are_checked_before_the_server_sees_them),
            SUITE_TEST(connect_strings_are_understood),
            SUITE_TEST(bad_connect_strings_are_refused_with_a_sentence),
            SUITE_TEST(the_librarys_list_is_numeric_odd_and_without_brackets),
            SUITE_TEST(seven_codes_leave_the_outcome_open),
            SUITE_TEST(the_lease_runs_from_the_newest_send_time_that_was_answered),
-           SUITE_TEST(timers_fire_once_and_when_due_against_a_model), SUITE_TEST(the_ledger_counts_each_path_once),
+           SUITE_TEST(timers_fire_once_and_when_due_against_a_model),
+           SUITE_TEST(the_ledger_counts_each_path_once),
            SUITE_TEST(the_session_file_keeps_the_newest_sessions),
            SUITE_TEST(a_damaged_session_file_counts_as_empty))

@@ -1,4 +1,5 @@
 /* Keeping a session: lists of servers, resolvers, hanging and confused servers, expiry, stopping. */
+#include "coordination/ephemeral.h"
 #include "proto/base/clock.h"
 #include "proto/base/diag.h"
 #include "tests/support/caller.h"
@@ -10,6 +11,7 @@
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +21,8 @@
 
 static struct zookeeper *zk;
 
-/* ---- a resolver that can be told what to do; it stands in for the system's in this whole program -------- */
+/* ---- a resolver that can be told what to do; it stands in for the system's in this whole program --------
+ */
 
 static _Atomic int resolver_fails;    /* so many questions about names fail, then they work */
 static _Atomic int resolver_sleep_ms; /* before any answer */
@@ -211,8 +214,8 @@ START_TEST(one_living_server_among_six_is_found_from_every_place)
             struct caller k;
             char connect[256] = "";
             for (int i = 0; i < count; i++)
-                snprintf(connect + strlen(connect), sizeof connect - strlen(connect), "%s127.0.0.1:%d", i ? "," : "",
-                         i == place ? tcp_proxy_port(proxy) : zookeeper_free_port());
+                snprintf(connect + strlen(connect), sizeof connect - strlen(connect), "%s127.0.0.1:%d",
+                         i ? "," : "", i == place ? tcp_proxy_port(proxy) : zookeeper_free_port());
             caller_init(&k);
             struct coordinator *c = caller_connect(&k, connect, 2000, NULL);
             uint64_t accepted = tcp_proxy_accepted(proxy);
@@ -362,7 +365,8 @@ START_TEST(stopping_is_bounded_while_the_server_hangs)
                     coordinator_set(c, "/", "x", 1, -1, caller_begin(&k));
                 int64_t took = timed_free(c, keep, bounds_ms[i]);
                 zookeeper_continue(zk);
-                ck_assert_msg(took <= bounds_ms[i] + 150, "took %lld ms of %d", (long long)took, bounds_ms[i]);
+                ck_assert_msg(took <= bounds_ms[i] + 150, "took %lld ms of %d", (long long)took,
+                              bounds_ms[i]);
                 inbox_drain(&k.inbox);
                 ck_assert_int_eq(k.got.err, busy ? -BROOK_E_CLOSED : 0);
                 caller_done(&k);
@@ -409,13 +413,15 @@ START_TEST(sessions_expire_again_and_again_without_leaks)
     caller_init(&k);
     struct coordinator *c = caller_connect(&k, fake_zookeeper_connect(fake, ""), 2000, NULL);
     struct observation *o = coordinator_observe(c, OBSERVE_DATA, "/n", 0, &k.inbox, got_copy, &data);
-    struct observation *p = coordinator_observe(c, OBSERVE_CHILDREN, "/absent", 0, &k.inbox, got_copy, &children);
+    struct observation *p =
+        coordinator_observe(c, OBSERVE_CHILDREN, "/absent", 0, &k.inbox, got_copy, &children);
     for (uint64_t i = 1; i <= 60; i++) {
         k.events_count = 0;
         fake_zookeeper_script(fake, (struct fake_rule){.op = FAKE_SET, .answer = FAKE_EXPIRE});
         coordinator_set(c, "/n", "y", 1, -1, caller_begin(&k));
         int err = caller_end(&k)->err;
-        ck_assert_msg(err == -BROOK_E_OUTCOME_UNKNOWN || err == -BROOK_E_SESSION_EXPIRED, "%s", brook_error_name(err));
+        ck_assert_msg(err == -BROOK_E_OUTCOME_UNKNOWN || err == -BROOK_E_SESSION_EXPIRED, "%s",
+                      brook_error_name(err));
         size_t at = caller_wait_event(&k, COORDINATOR_EXPIRED, 0);
         ck_assert_uint_eq(k.events[at].generation, i);
         at = caller_wait_event(&k, COORDINATOR_CONNECTED, at);
@@ -452,8 +458,8 @@ START_TEST(links_are_lost_hundreds_of_times_without_leaks)
 }
 END_TEST
 
-/* Writes in flight meet a cut at any moment, also within the library's sending: one reply each, and the node's
- * version lies between those that succeeded and those that may have. */
+/* Writes in flight meet a cut at any moment, also within the library's sending: one reply each, and the
+ * node's version lies between those that succeeded and those that may have. */
 START_TEST(writes_meet_cuts_and_every_one_is_answered_once)
 {
     enum { ROUNDS = 60, WRITES = 40 };
@@ -473,8 +479,9 @@ START_TEST(writes_meet_cuts_and_every_one_is_answered_once)
         k.events_count = 0;
         memset(got, 0, sizeof got);
         for (size_t i = 0; i < WRITES; i++) {
-            coordinator_set(c, "/n", "x", 1, -1,
-                            (struct coordinator_call){.inbox = &k.inbox, .callback = got_copy, .arg = &got[i]});
+            coordinator_set(
+                c, "/n", "x", 1, -1,
+                (struct coordinator_call){.inbox = &k.inbox, .callback = got_copy, .arg = &got[i]});
             if (i == cut)
                 tcp_proxy_cut(proxy);
             if (suite_random_below(&seed, 4) == 0)
@@ -483,7 +490,8 @@ START_TEST(writes_meet_cuts_and_every_one_is_answered_once)
         sync_once(&k, c);
         for (size_t i = 0; i < WRITES; i++) {
             ck_assert_uint_eq(got[i].count, 1);
-            ck_assert_msg(got[i].err == 0 || got[i].err == -BROOK_E_OUTCOME_UNKNOWN, "%s", brook_error_name(got[i].err));
+            ck_assert_msg(got[i].err == 0 || got[i].err == -BROOK_E_OUTCOME_UNKNOWN, "%s",
+                          brook_error_name(got[i].err));
             done += got[i].err == 0;
             open += got[i].err != 0;
         }
@@ -497,6 +505,75 @@ START_TEST(writes_meet_cuts_and_every_one_is_answered_once)
     coordinator_free(c, false, 3000);
     caller_done(&k);
     tcp_proxy_stop(proxy);
+}
+END_TEST
+
+static void *expire_at_random(void *arg)
+{
+    struct fake_zookeeper *fake = arg;
+    uint64_t seed = suite_seed();
+    for (int i = 0; i < 40; i++) {
+        usleep((useconds_t)suite_random_below(&seed, 3000));
+        if (suite_random_below(&seed, 2))
+            fake_zookeeper_expire(fake);
+        else
+            fake_zookeeper_cut(fake);
+    }
+    return NULL;
+}
+
+/* Stops arrive at any moment of connecting, losing, expiring, claiming, observing. */
+START_TEST(stopping_at_any_moment_answers_all_and_leaves_nothing)
+{
+    struct fake_zookeeper *fake = fake_zookeeper_start();
+    uint64_t seed = suite_seed();
+    fake_zookeeper_put(fake, "/n", "x");
+    for (int round = 0; round < 60; round++) {
+        pthread_t thread;
+        struct caller k;
+        struct got seen = {0}, got[6] = {0};
+        caller_init(&k);
+        pthread_create(&thread, NULL, expire_at_random, fake);
+        struct coordinator *c = start(&k, fake_zookeeper_connect(fake, round % 2 ? "/deep/down" : ""), 500);
+        struct observation *o = coordinator_observe(c, OBSERVE_DATA, "/n", 5, &k.inbox, got_copy, &seen);
+        struct coordinator_call call = {.inbox = &k.inbox, .callback = got_copy};
+        for (size_t i = 0; i < 6; i++) {
+            call.arg = &got[i];
+            switch (i) {
+            case 0:
+                coordinator_create_path(c, "/a/b/c", NULL, 0, call);
+                break;
+            case 1:
+                ephemeral_claim_node(c, "/e", NULL, 0, -1, call);
+                break;
+            case 2:
+                coordinator_wait_gone(c, "/n", 10000, call);
+                break;
+            case 3:
+                coordinator_delete_own(c, "/e", call);
+                break;
+            case 4:
+                coordinator_set(c, "/n", "y", 1, -1, call);
+                break;
+            default:
+                coordinator_get(c, "/n", call);
+                break;
+            }
+            caller_idle(&k, (int)suite_random_below(&seed, 12));
+        }
+        if (round % 3 == 0)
+            observation_free(o);
+        ck_assert_int_lt(timed_free(c, round % 5 == 0, 1000), 1300);
+        while (inbox_drain(&k.inbox))
+            ;
+        for (size_t i = 0; i < 6; i++)
+            ck_assert_uint_eq(got[i].count, 1);
+        if (round % 3 != 0)
+            observation_free(o);
+        caller_done(&k);
+        pthread_join(thread, NULL);
+    }
+    fake_zookeeper_stop(fake);
 }
 END_TEST
 
@@ -646,6 +723,7 @@ int main(void)
         SUITE_TEST_SLOW(sessions_expire_again_and_again_without_leaks, 60),
         SUITE_TEST_SLOW(links_are_lost_hundreds_of_times_without_leaks, 60),
         SUITE_TEST_SLOW(writes_meet_cuts_and_every_one_is_answered_once, 60),
+        SUITE_TEST_SLOW(stopping_at_any_moment_answers_all_and_leaves_nothing, 60),
         SUITE_TEST_SLOW(terminal_states_of_a_handle_are_not_ours, 60),
         SUITE_TEST(exhausted_descriptors_are_waited_for),
         SUITE_TEST(the_chroot_is_made_level_by_level),

@@ -104,11 +104,14 @@ static const struct sample {
     const char *text;
 } samples[] = {
     {decode_cluster_id, "{\"version\":\"1\",\"id\":\"Ux3HWa5cQIe7pTjRv6p2Cw\"}"},
-    {decode_broker, "{\"listener_security_protocol_map\":{\"PLAINTEXT\":\"PLAINTEXT\"},\"endpoints\":[\"PLAINTEXT://"
-                    "broker1:9092\"],\"rack\":\"south\",\"jmx_port\":-1,\"features\":{},\"host\":\"broker1\","
-                    "\"timestamp\":\"1671020353457\",\"port\":9092,\"version\":5}"},
-    {decode_broker, "{\"version\":1,\"host\":\"localhost\",\"port\":9092,\"jmx_port\":9999,\"timestamp\":\"2233345666\"}"},
-    {decode_topic, "{\"version\":2,\"partitions\":{\"0\":[1]},\"adding_replicas\":{},\"removing_replicas\":{}}"},
+    {decode_broker,
+     "{\"listener_security_protocol_map\":{\"PLAINTEXT\":\"PLAINTEXT\"},\"endpoints\":[\"PLAINTEXT://"
+     "broker1:9092\"],\"rack\":\"south\",\"jmx_port\":-1,\"features\":{},\"host\":\"broker1\","
+     "\"timestamp\":\"1671020353457\",\"port\":9092,\"version\":5}"},
+    {decode_broker,
+     "{\"version\":1,\"host\":\"localhost\",\"port\":9092,\"jmx_port\":9999,\"timestamp\":\"2233345666\"}"},
+    {decode_topic,
+     "{\"version\":2,\"partitions\":{\"0\":[1]},\"adding_replicas\":{},\"removing_replicas\":{}}"},
     {decode_topic, "{\"removing_replicas\":{},\"partitions\":{\"1\":[2,3],\"0\":[1,2]},\"topic_id\":"
                    "\"OHRCbYeXRPWRPmnEiGXMeg\",\"adding_replicas\":{},\"version\":3}"},
     {decode_topic, "{\"version\":1,\"partitions\":{\"0\":[0,1]}}"},
@@ -118,27 +121,30 @@ static const struct sample {
     {decode_change, "{\"version\":1,\"brokers\":true,\"topics\":[\"a\"],\"partitions\":{\"b\":[0,3]}}"},
     {decode_change, "{\"version\":1}"},
     {decode_controller, "{\"version\":1,\"brokerid\":1,\"timestamp\":\"1671020353457\"}"},
-    {decode_controller, "{\"version\":2,\"brokerid\":1,\"timestamp\":\"1671020353457\",\"kraftControllerEpoch\":-1}"},
+    {decode_controller,
+     "{\"version\":2,\"brokerid\":1,\"timestamp\":\"1671020353457\",\"kraftControllerEpoch\":-1}"},
     {decode_number, "17"},
     {decode_offset, "9223372036854775807"},
     {decode_config, "{\"version\":1,\"config\":{\"retention.ms\":\"1000\",\"cleanup.policy\":\"compact\"}}"},
     {decode_config, "{\"version\":1,\"config\":{}}"},
     {decode_block, "{\"version\":1,\"broker\":1,\"block_start\":\"0\",\"block_end\":\"999\"}"},
-    {decode_member, "{\"version\":1,\"subscription\":{\"orders\":2},\"pattern\":\"static\",\"timestamp\":\"1416974534\"}"},
+    {decode_member,
+     "{\"version\":1,\"subscription\":{\"orders\":2},\"pattern\":\"static\",\"timestamp\":\"1416974534\"}"},
     {decode_member, "{\"version\":1,\"subscription\":{\"or(d|b)ers.*\":1},\"pattern\":\"white_list\","
                     "\"timestamp\":\"1416974534\",\"strategy\":\"sticky\",\"algorithm\":1,\"host\":\"h\","
                     "\"incarnation\":\"i\"}"},
-    {decode_assignment, "{\"version\":1,\"strategy\":\"sticky\",\"algorithm\":1,\"view\":{\"ids_pzxid\":12,\"topics\":"
-                        "{\"T\":34},\"partitions\":{\"T\":4}},\"members\":[\"m1\",\"m2\"],\"assignment\":{\"T\":"
-                        "{\"m1\":[0,1],\"m2\":[2]}}}"},
+    {decode_assignment,
+     "{\"version\":1,\"strategy\":\"sticky\",\"algorithm\":1,\"view\":{\"ids_pzxid\":12,\"topics\":"
+     "{\"T\":34},\"partitions\":{\"T\":4}},\"members\":[\"m1\",\"m2\"],\"assignment\":{\"T\":"
+     "{\"m1\":[0,1],\"m2\":[2]}}}"},
 };
 #define SAMPLES (sizeof samples / sizeof samples[0])
 
 START_TEST(samples_are_read)
 {
     for (size_t i = 0; i < SAMPLES; i++)
-        ck_assert_msg(samples[i].decode(samples[i].text, strlen(samples[i].text)) == 0, "%s: %s", samples[i].text,
-                      error.text);
+        ck_assert_msg(samples[i].decode(samples[i].text, strlen(samples[i].text)) == 0, "%s: %s",
+                      samples[i].text, error.text);
 }
 END_TEST
 
@@ -157,7 +163,8 @@ START_TEST(unknown_fields_and_a_missing_version_do_not_matter)
 }
 END_TEST
 
-/* Every cut and thousands of changes give a value or an error with a sentence; memory is the sanitizers' task. */
+/* Every cut and thousands of changes give a value or an error with a sentence; memory is the sanitizers'
+ * task. */
 START_TEST(truncations_and_mutations_are_refused_or_read)
 {
     uint64_t seed = suite_seed();
@@ -178,14 +185,15 @@ START_TEST(truncations_and_mutations_are_refused_or_read)
             char *copy = malloc(n);
             memcpy(copy, samples[i].text, n);
             for (uint64_t changes = 1 + suite_random_below(&seed, 3); changes; changes--)
-                copy[suite_random_below(&seed, n)] = suite_random_below(&seed, 2)
-                                                         ? "0123456789-[]{}\",:"[suite_random_below(&seed, 18)]
-                                                         : (char)suite_random(&seed);
+                copy[suite_random_below(&seed, n)] =
+                    suite_random_below(&seed, 2) ? "0123456789-[]{}\",:"[suite_random_below(&seed, 18)]
+                                                 : (char)suite_random(&seed);
             int r = samples[i].decode(copy, n);
             ck_assert(r == 0 || r == -BROOK_E_BAD_ZNODE);
             free(copy);
         }
-        ck_assert_int_eq(samples[i].decode(NULL, 0), samples[i].decode == decode_offset ? 0 : -BROOK_E_BAD_ZNODE);
+        ck_assert_int_eq(samples[i].decode(NULL, 0),
+                         samples[i].decode == decode_offset ? 0 : -BROOK_E_BAD_ZNODE);
     }
 }
 END_TEST
@@ -215,7 +223,8 @@ START_TEST(nonsense_is_refused)
         {decode_topic, "{\"version\":3,\"partitions\":{\"0\":[1]},\"topic_id\":\"OHRCbYeXRPWRPmnEiGXMe*\"}"},
         {decode_state, "{\"controller_epoch\":4,\"leader\":-2,\"version\":1,\"leader_epoch\":7,\"isr\":[1]}"},
         {decode_state, "{\"controller_epoch\":4,\"leader\":1,\"version\":1,\"leader_epoch\":-1,\"isr\":[1]}"},
-        {decode_state, "{\"controller_epoch\":4,\"leader\":1,\"version\":1,\"leader_epoch\":7,\"isr\":[1,1]}"},
+        {decode_state,
+         "{\"controller_epoch\":4,\"leader\":1,\"version\":1,\"leader_epoch\":7,\"isr\":[1,1]}"},
         {decode_state, "{\"controller_epoch\":4,\"leader\":1,\"version\":2,\"leader_epoch\":7,\"isr\":[1]}"},
         {decode_state, "{\"controller_epoch\":4,\"leader\":1,\"version\":1,\"leader_epoch\":7,\"isr\":[1],"
                        "\"isr_epochs\":[1,2]}"},
@@ -236,18 +245,23 @@ START_TEST(nonsense_is_refused)
         {decode_member, "{\"version\":1,\"subscription\":{\"a\":1,\"b\":1},\"pattern\":\"white_list\"}"},
         {decode_member, "{\"version\":1,\"subscription\":{\"a\":1},\"pattern\":\"grey_list\"}"},
         {decode_member, "{\"version\":1,\"subscription\":{\"a\":1},\"strategy\":\"best\"}"},
-        {decode_assignment, "{\"version\":1,\"strategy\":\"s\",\"algorithm\":1,\"view\":{\"ids_pzxid\":1,\"topics\":"
-                            "{\"T\":1},\"partitions\":{\"T\":2}},\"members\":[\"m\"],\"assignment\":{\"T\":{\"n\":[0]}}}"},
-        {decode_assignment, "{\"version\":1,\"strategy\":\"s\",\"algorithm\":1,\"view\":{\"ids_pzxid\":1,\"topics\":"
-                            "{\"T\":1},\"partitions\":{\"T\":2}},\"members\":[\"m\"],\"assignment\":{\"T\":{\"m\":[2]}}}"},
-        {decode_assignment, "{\"version\":1,\"strategy\":\"s\",\"algorithm\":1,\"view\":{\"ids_pzxid\":1,\"topics\":"
-                            "{\"T\":1},\"partitions\":{\"T\":2}},\"members\":[\"m\",\"m\"],\"assignment\":{\"T\":{}}}"},
-        {decode_assignment, "{\"version\":1,\"strategy\":\"s\",\"algorithm\":1,\"view\":{\"ids_pzxid\":1,\"topics\":"
-                            "{\"T\":1},\"partitions\":{\"T\":2}},\"members\":[\"m\",\"n\"],\"assignment\":{\"T\":"
-                            "{\"m\":[0],\"n\":[0]}}}"},
+        {decode_assignment,
+         "{\"version\":1,\"strategy\":\"s\",\"algorithm\":1,\"view\":{\"ids_pzxid\":1,\"topics\":"
+         "{\"T\":1},\"partitions\":{\"T\":2}},\"members\":[\"m\"],\"assignment\":{\"T\":{\"n\":[0]}}}"},
+        {decode_assignment,
+         "{\"version\":1,\"strategy\":\"s\",\"algorithm\":1,\"view\":{\"ids_pzxid\":1,\"topics\":"
+         "{\"T\":1},\"partitions\":{\"T\":2}},\"members\":[\"m\"],\"assignment\":{\"T\":{\"m\":[2]}}}"},
+        {decode_assignment,
+         "{\"version\":1,\"strategy\":\"s\",\"algorithm\":1,\"view\":{\"ids_pzxid\":1,\"topics\":"
+         "{\"T\":1},\"partitions\":{\"T\":2}},\"members\":[\"m\",\"m\"],\"assignment\":{\"T\":{}}}"},
+        {decode_assignment,
+         "{\"version\":1,\"strategy\":\"s\",\"algorithm\":1,\"view\":{\"ids_pzxid\":1,\"topics\":"
+         "{\"T\":1},\"partitions\":{\"T\":2}},\"members\":[\"m\",\"n\"],\"assignment\":{\"T\":"
+         "{\"m\":[0],\"n\":[0]}}}"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        ck_assert_msg(bad[i].decode(bad[i].text, strlen(bad[i].text)) == -BROOK_E_BAD_ZNODE, "%s", bad[i].text);
+        ck_assert_msg(bad[i].decode(bad[i].text, strlen(bad[i].text)) == -BROOK_E_BAD_ZNODE, "%s",
+                      bad[i].text);
 }
 END_TEST
 
@@ -300,8 +314,14 @@ END_TEST
 
 START_TEST(brokers_round_trip)
 {
-    struct znode_broker b = {.host = (char *)"h.example", .port = 9092, .rack = (char *)"r\"1", .incarnation = (char *)"abc",
-                             .timestamp_ms = 1700000000000, .broker_epoch = 7, .clean_from = 6, .draining = true};
+    struct znode_broker b = {.host = (char *)"h.example",
+                             .port = 9092,
+                             .rack = (char *)"r\"1",
+                             .incarnation = (char *)"abc",
+                             .timestamp_ms = 1700000000000,
+                             .broker_epoch = 7,
+                             .clean_from = 6,
+                             .draining = true};
     struct znode_broker back = {0};
     char *text = znode_encode_broker(&b);
     ck_assert_int_eq(znode_decode_broker(text, strlen(text), &back, &error), 0);
@@ -355,7 +375,11 @@ END_TEST
 
 START_TEST(states_round_trip)
 {
-    struct znode_state s = {.controller_epoch = 3, .leader = -1, .leader_epoch = 9, .isr_count = 2, .isr = {5, 4},
+    struct znode_state s = {.controller_epoch = 3,
+                            .leader = -1,
+                            .leader_epoch = 9,
+                            .isr_count = 2,
+                            .isr = {5, 4},
                             .isr_epochs = {11, -1}};
     struct znode_state back;
     char *text = znode_encode_state(&s);
@@ -411,7 +435,8 @@ START_TEST(changes_and_configs_round_trip)
     char *topics[] = {(char *)"a", (char *)"b"};
     int32_t numbers[] = {0, 3};
     struct znode_change_partitions states[] = {{(char *)"c", numbers, 2}};
-    struct znode_change c = {.brokers = true, .topics = topics, .topics_count = 2, .states = states, .states_count = 1};
+    struct znode_change c = {
+        .brokers = true, .topics = topics, .topics_count = 2, .states = states, .states_count = 1};
     struct znode_change back = {0};
     char *text = znode_encode_change(&c);
     ck_assert_int_eq(znode_decode_change(text, strlen(text), &back, &error), 0);
@@ -439,8 +464,14 @@ END_TEST
 START_TEST(members_and_assignments_round_trip)
 {
     char *topics[] = {(char *)"orders.*"};
-    struct znode_member m = {.topics = topics, .topics_count = 1, .is_pattern = true, .strategy = (char *)"roundrobin",
-                             .algorithm_version = 2, .host = (char *)"h", .incarnation = (char *)"i", .timestamp_ms = 5};
+    struct znode_member m = {.topics = topics,
+                             .topics_count = 1,
+                             .is_pattern = true,
+                             .strategy = (char *)"roundrobin",
+                             .algorithm_version = 2,
+                             .host = (char *)"h",
+                             .incarnation = (char *)"i",
+                             .timestamp_ms = 5};
     struct znode_member member = {0};
     char *text = znode_encode_member(&m);
     ck_assert_int_eq(znode_decode_member(text, strlen(text), &member, &error), 0);
@@ -455,8 +486,13 @@ START_TEST(members_and_assignments_round_trip)
     char *members[] = {(char *)"m1", (char *)"m2", (char *)"idle"};
     int32_t owner[] = {1, 0, -1, 1, -1};
     struct znode_assignment_topic topic[] = {{(char *)"T", 34, 5, owner}, {(char *)"U", 35, 0, owner}};
-    struct znode_assignment a = {.strategy = (char *)"sticky", .algorithm_version = 1, .ids_pzxid = 12, .topics = topic,
-                                 .topics_count = 2, .members = members, .members_count = 3};
+    struct znode_assignment a = {.strategy = (char *)"sticky",
+                                 .algorithm_version = 1,
+                                 .ids_pzxid = 12,
+                                 .topics = topic,
+                                 .topics_count = 2,
+                                 .members = members,
+                                 .members_count = 3};
     struct znode_assignment back = {0};
     text = znode_encode_assignment(&a);
     ck_assert_int_eq(znode_decode_assignment(text, strlen(text), &back, &error), 0);
@@ -464,7 +500,8 @@ START_TEST(members_and_assignments_round_trip)
     ck_assert_str_eq(back.members[2], "idle");
     ck_assert_int_eq(back.ids_pzxid, 12);
     ck_assert_uint_eq(back.topics_count, 2);
-    const struct znode_assignment_topic *t = strcmp(back.topics[0].name, "T") == 0 ? &back.topics[0] : &back.topics[1];
+    const struct znode_assignment_topic *t =
+        strcmp(back.topics[0].name, "T") == 0 ? &back.topics[0] : &back.topics[1];
     ck_assert_int_eq(t->zxid, 34);
     ck_assert_int_eq(t->partitions_count, 5);
     ck_assert_mem_eq(t->owner, owner, sizeof owner);
@@ -476,6 +513,7 @@ END_TEST
 SUITE_MAIN("coordination/znodes", SUITE_TEST(samples_are_read),
            SUITE_TEST(unknown_fields_and_a_missing_version_do_not_matter),
            SUITE_TEST(truncations_and_mutations_are_refused_or_read), SUITE_TEST(nonsense_is_refused),
-           SUITE_TEST(limits_are_kept), SUITE_TEST(topic_ids_are_22_characters), SUITE_TEST(brokers_round_trip),
-           SUITE_TEST(topics_round_trip), SUITE_TEST(states_round_trip), SUITE_TEST(small_values_round_trip),
-           SUITE_TEST(changes_and_configs_round_trip), SUITE_TEST(members_and_assignments_round_trip))
+           SUITE_TEST(limits_are_kept), SUITE_TEST(topic_ids_are_22_characters),
+           SUITE_TEST(brokers_round_trip), SUITE_TEST(topics_round_trip), SUITE_TEST(states_round_trip),
+           SUITE_TEST(small_values_round_trip), SUITE_TEST(changes_and_configs_round_trip),
+           SUITE_TEST(members_and_assignments_round_trip))
