@@ -161,6 +161,14 @@ static void attend_live(struct consumer_fetcher *f, struct consumer_partition *p
     puller_join(f, p, m->leader, is_due && position->phase == POSITION_KNOWN && set_is_hungry(f->set, p));
 }
 
+/* A topic that is no more need not be asked for ever again. Who still reads it asks for it anew. */
+static void forget_topic(struct consumer_fetcher *f, const char *name)
+{
+    const struct metadata_topic *topic = metadata_topic(client_metadata(f->client), name);
+    if (topic && topic->error != 0)
+        metadata_unwant(client_metadata(f->client), name);
+}
+
 /* Returns whether the group has to be told that it is drained. */
 static bool attend(struct consumer_fetcher *f, struct consumer_partition *p)
 {
@@ -169,6 +177,8 @@ static bool attend(struct consumer_fetcher *f, struct consumer_partition *p)
         return false;
     }
     puller_leave(f, p);
+    if (p->life == PARTITION_GONE)
+        forget_topic(f, p->topic);
     if (p->was_drained || !set_is_drained(p))
         return false;
     p->was_drained = true;

@@ -256,53 +256,69 @@ static void advance_chunk(struct consumer_set *set, struct consumer_partition *p
         set_kick(set, p);
 }
 
+static void drop_chunk(struct consumer_set *set, struct consumer_chunk *chunk)
+{
+    slab_unref(chunk->slab);
+    chunk_give(set, chunk);
+}
+
+/* A run of `used` bytes up to `next` was filled: hand it out. -BROOK_E_AGAIN: no record was in it. */
+static int take_run(struct consumer_set *set, struct consumer_partition *p, struct consumer_chunk *chunk,
+                    struct brook_batch *batch, size_t used, int64_t next)
+{
+    batch->end = chunk->end;
+    batch->charge_bytes = used + (batch->run.expanded ? batch->run.expanded->capacity : 0);
+    batch->slab = slab_ref(chunk->slab);
+    int r = hand_out(set, p, batch, next);
+    if (r < 0) {
+        unpop_chunk(set, p, chunk);
+        return r;
+    }
+    set->counters.bytes += used;
+    advance_chunk(set, p, chunk, used);
+    return batch->run.count > 0 ? 0 : -BROOK_E_AGAIN;
+}
+
+static struct run_reader reader_of(const struct consumer_set *set)
+{
+    return (struct run_reader){.codec = set->codec,
+                               .pool = set->pool,
+                               .expanded_bytes_max = (size_t)set->settings.queued_bytes_max,
+                               .check_crc = set->settings.check_crcs,
+                               .expanded_guess = set->expanded_guess};
+}
+
 /* Fill the batch from the front chunk. Called and returns with the lock held, gives it up in between.
  * -BROOK_E_AGAIN: nothing came of it, look again. */
 static int take_from(struct consumer_set *set, struct consumer_partition *p, struct brook_batch *batch,
                      set_may_deliver *may_deliver, void *arg)
 {
     struct consumer_chunk *chunk = pop_chunk(set, p);
+    struct run_reader reader = reader_of(set);
     uint32_t generation = p->generation;
     int64_t position = p->delivered, next;
-    struct run_reader reader = {.codec = set->codec,
-                                .pool = set->pool,
-                                .expanded_bytes_max = (size_t)set->settings.queued_bytes_max,
-                                .check_crc = set->settings.check_crcs,
-                                .expanded_guess = set->expanded_guess};
     size_t used = 0;
-    consumer_partition_ref(p);
     set_unlock(set);
     int r = run_fill(&batch->run, &reader, chunk->data, chunk->bytes, position, chunk->end, &used, &next);
     set_lock(set);
-
     set->expanded_guess = reader.expanded_guess;
+
     if (p->generation != generation) {
-        slab_unref(chunk->slab);
-        chunk_give(set, chunk);
-        r = -BROOK_E_AGAIN;
-    } else if (may_deliver && !may_deliver(arg, p->group_generation)) {
-        unpop_chunk(set, p, chunk);
-        r = -BROOK_E_BUSY;
-    } else if (r == -BROOK_E_NOMEM) {
-        unpop_chunk(set, p, chunk);
-    } else if (r < 0) {
-        slab_unref(chunk->slab);
-        chunk_give(set, chunk);
-        on_damage(set, p, r, next);
-    } else {
-        batch->end = chunk->end;
-        set->counters.bytes += used;
-        batch->charge_bytes = used + (batch->run.expanded ? batch->run.expanded->capacity : 0);
-        batch->slab = slab_ref(chunk->slab);
-        r = hand_out(set, p, batch, next);
-        if (r < 0)
-            unpop_chunk(set, p, chunk);
-        else
-            advance_chunk(set, p, chunk, used);
-        if (r == 0 && batch->run.count == 0)
-            r = -BROOK_E_AGAIN;
+        drop_chunk(set, chunk); /* a seek, a pause, or the partition went, meanwhile */
+        return -BROOK_E_AGAIN;
     }
-    consumer_partition_unref(p);
+    if (may_deliver && !may_deliver(arg, p->group_generation)) {
+        unpop_chunk(set, p, chunk);
+        return -BROOK_E_BUSY;
+    }
+    if (r == 0)
+        return take_run(set, p, chunk, batch, used, next);
+    if (r == -BROOK_E_NOMEM) {
+        unpop_chunk(set, p, chunk);
+        return r;
+    }
+    drop_chunk(set, chunk);
+    on_damage(set, p, r, next);
     return r;
 }
 
@@ -314,7 +330,10 @@ int set_take_batch(struct consumer_set *set, set_may_deliver *may_deliver, void 
     int r = batch ? -BROOK_E_AGAIN : -BROOK_E_NOMEM;
     /* Notes come first: on_assigned runs before the first record. */
     while (r == -BROOK_E_AGAIN && set->ready && !set->notes && !set_is_full(set)) {
-        r = take_from(set, set->ready, batch, may_deliver, arg);
+        struct consumer_partition *p = set->ready;
+        consumer_partition_ref(p);
+        r = take_from(set, p, batch, may_deliver, arg);
+        consumer_partition_unref(p);
         if (r < 0) {
             run_clear(&batch->run);
             slab_unref(TAKE(batch->slab));

@@ -291,6 +291,29 @@ START_TEST(a_batch_larger_than_every_limit_comes_whole)
 }
 END_TEST
 
+START_TEST(no_partition_waits_for_another_to_end)
+{
+    struct consumer_fixture f;
+    struct brook_position both[] = {{"t", 0, 0}, {"t", 1, 0}};
+    fixture_open(&f, 1);
+    fixture_set(&f, "max.partition.fetch.bytes", "20000");
+    stub_cluster_add_topic(f.cluster, "t", 2);
+    for (int i = 0; i < 200; i++)
+        fixture_append(&f, "t", 0, 10, 1000);
+    fixture_append(&f, "t", 1, 10, 10);
+    fixture_start(&f);
+    ck_assert_int_eq(brook_consumer_assign(f.consumer, both, 2, &f.error), 0);
+    int polls = 0;
+    for (bool seen = false; !seen; polls++) {
+        brook_batch *batch = fixture_poll(&f);
+        seen = brook_batch_partition(batch) == 1;
+        brook_batch_release(batch);
+    }
+    ck_assert_int_le(polls, 6);
+    fixture_close(&f);
+}
+END_TEST
+
 START_TEST(batches_outlive_the_consumer)
 {
     struct consumer_fixture f;
@@ -369,6 +392,89 @@ START_TEST(workers_release_in_any_order)
 }
 END_TEST
 
+struct meddler {
+    struct consumer_fixture *f;
+    uint64_t seed;
+    _Atomic bool *is_over;
+};
+
+static void *meddle(void *arg)
+{
+    struct meddler *m = arg;
+    brook_consumer *c = m->f->consumer;
+    struct brook_position *positions;
+    size_t count;
+    int64_t number;
+    while (!*m->is_over) {
+        switch (suite_random_below(&m->seed, 8)) {
+        case 0:
+            brook_consumer_seek(c, "t", 0, (int64_t)suite_random_below(&m->seed, 500), NULL);
+            break;
+        case 1:
+            brook_consumer_pause(c, "t", 0, NULL);
+            brook_consumer_resume(c, "t", 0, NULL);
+            break;
+        case 2:
+            brook_consumer_lag(c, "t", 0, &number);
+            break;
+        case 3:
+            free(brook_consumer_statistics(c));
+            break;
+        case 4:
+            brook_consumer_commit(c, NULL, 0, BROOK_COMMIT_ASYNC, 0, NULL);
+            break;
+        case 5:
+            brook_consumer_commit(c, NULL, 0, BROOK_COMMIT_SYNC, 1000, NULL);
+            break;
+        case 6:
+            brook_consumer_committed(c, "t", 0, 1000, &number, NULL);
+            break;
+        default:
+            if (brook_consumer_assignment(c, &positions, &count) == 0)
+                free(positions);
+            break;
+        }
+    }
+    return NULL;
+}
+
+START_TEST(calls_of_other_threads_do_not_disturb)
+{
+    struct consumer_fixture f;
+    pthread_t threads[WORKERS];
+    struct meddler meddlers[WORKERS];
+    _Atomic bool is_over = false;
+    uint64_t seed = suite_seed();
+    fixture_open(&f, 1);
+    fixture_set(&f, "group.id", "g");
+    fixture_set(&f, "max.partition.fetch.bytes", "3000");
+    stub_cluster_add_topic(f.cluster, "t", 1);
+    for (int i = 0; i < 50; i++)
+        fixture_append(&f, "t", 0, 10, 100);
+    fixture_assign(&f, "t", 0, 0);
+    for (int i = 0; i < WORKERS; i++) {
+        meddlers[i] = (struct meddler){&f, seed + (uint64_t)i, &is_over};
+        pthread_create(&threads[i], NULL, meddle, &meddlers[i]);
+    }
+    for (int i = 0; i < 1000; i++) {
+        brook_batch *batch;
+        if (brook_consumer_poll(f.consumer, 1, &batch, NULL) < 0)
+            continue;
+        struct brook_message m;
+        if (brook_batch_next(batch, &m) == 0)
+            fixture_check_batch(&f, batch, m.offset + 1);
+        brook_batch_release(batch);
+    }
+    is_over = true;
+    for (int i = 0; i < WORKERS; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_int_eq(brook_consumer_seek(f.consumer, "t", 0, 0, &f.error), 0);
+    int64_t at = 0;
+    fixture_read_to(&f, 0, &at, 500);
+    fixture_close(&f);
+}
+END_TEST
+
 /* ---- what it says about itself ---- */
 
 START_TEST(position_lag_assignment_and_statistics_agree)
@@ -427,6 +533,8 @@ SUITE_MAIN("client/consumer_read", SUITE_TEST(assigned_partitions_are_read_from_
            SUITE_TEST(a_paused_partition_rests_and_goes_on_where_it_was),
            SUITE_TEST(a_seek_to_a_time_asks_the_leader),
            SUITE_TEST(batches_that_are_out_stop_the_flow_until_they_come_back),
-           SUITE_TEST(a_batch_larger_than_every_limit_comes_whole), SUITE_TEST(batches_outlive_the_consumer),
-           SUITE_TEST(workers_release_in_any_order), SUITE_TEST(position_lag_assignment_and_statistics_agree),
+           SUITE_TEST(a_batch_larger_than_every_limit_comes_whole),
+           SUITE_TEST(no_partition_waits_for_another_to_end), SUITE_TEST(batches_outlive_the_consumer),
+           SUITE_TEST(workers_release_in_any_order), SUITE_TEST(calls_of_other_threads_do_not_disturb),
+           SUITE_TEST(position_lag_assignment_and_statistics_agree),
            SUITE_TEST(wrong_calls_are_refused_with_a_sentence))
