@@ -1,5 +1,5 @@
-/* Handlers of administration and groups over a real cluster thread and ZooKeeper: what they answer, request by
- * request. The test is the I/O loop. */
+/* Handlers of administration and groups over a real cluster thread and ZooKeeper: what they answer, request
+ * by request. The test is the I/O loop. */
 #include "broker/handlers/handlers.h"
 #include "tests/cluster/node.h"
 
@@ -11,7 +11,7 @@
 
 static struct zookeeper *zk;
 
-/* ---- a loop ------------------------------------------------------------------------------------------------- */
+/* ---- a loop ----------------------------------------------------------------------------------------- */
 
 struct bench {
     struct request_loop face; /* first: ops get it back */
@@ -19,15 +19,16 @@ struct bench {
     struct request_peer peer;
     struct world *w;
     struct node *n;
-    struct arena *arena;      /* of replies, until they are packed */
-    struct arena *kept;       /* what was answered */
+    struct arena *arena; /* of replies, until they are packed */
+    struct arena *kept;  /* what was answered */
     Brook__Response *response;
     unsigned answers;
 };
 
 static struct bench bench;
 
-static void take_reply(struct request *r, Brook__Response *response, struct log_range *ranges, size_t ranges_count)
+static void take_reply(struct request *r, Brook__Response *response, struct log_range *ranges,
+                       size_t ranges_count)
 {
     static uint8_t packed[1 << 20];
     size_t bytes = brook__response__get_packed_size(response);
@@ -107,7 +108,7 @@ static int code_of(const Brook__Status *status)
     return envelope_status_code(status);
 }
 
-/* ---- topics --------------------------------------------------------------------------------------------------- */
+/* ---- topics ----------------------------------------------------------------------------------------- */
 
 static Brook__NewTopic new_topic(const char *name, int32_t partitions, int32_t replicas)
 {
@@ -134,7 +135,8 @@ static Brook__CreateTopicsResponse *create(Brook__NewTopic **topics, size_t coun
 START_TEST(each_topic_of_a_request_gets_its_own_answer)
 {
     begin("/h-create");
-    Brook__NewTopic good = new_topic("good", 3, 1), bad = new_topic("b/ad", 1, 1), two = new_topic("two", 1, 2);
+    Brook__NewTopic good = new_topic("good", 3, 1), bad = new_topic("b/ad", 1, 1),
+                    two = new_topic("two", 1, 2);
     Brook__NewTopic plain = new_topic("plain", 0, 0);
     Brook__ConfigEntry entry = BROOK__CONFIG_ENTRY__INIT, *entries[] = {&entry};
     entry.key = envelope_text("retention.ms");
@@ -238,7 +240,7 @@ START_TEST(settings_are_shown_with_what_is_default)
 }
 END_TEST
 
-/* ---- offsets and groups ----------------------------------------------------------------------------------------- */
+/* ---- offsets and groups ----------------------------------------------------------------------------- */
 
 static Brook__CommitOffsetsResponse *commit(Brook__CommitOffset **offsets, size_t count)
 {
@@ -308,7 +310,8 @@ START_TEST(groups_are_listed_and_described_as_zookeeper_has_them)
     struct world *w = bench.w;
     ck_assert_int_eq(admin_create(w, "/consumers/g/ids/m1",
                                   "{\"version\":1,\"subscription\":{\"t\":1},\"pattern\":\"static\","
-                                  "\"timestamp\":\"1\",\"host\":\"box\",\"strategy\":\"sticky\"}"), 0);
+                                  "\"timestamp\":\"1\",\"host\":\"box\",\"strategy\":\"sticky\"}"),
+                     0);
     ck_assert_int_eq(admin_create(w, "/consumers/g/owners/t/0", "m1"), 0);
     ck_assert_int_eq(admin_create(w, "/consumers/g/offsets/t/0", "7"), 0);
     ck_assert_int_eq(admin_create(w, "/consumers/g/offsets/t/10", "8"), 0);
