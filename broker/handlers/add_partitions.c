@@ -28,8 +28,8 @@ void handle_add_partitions(struct request *r)
     if (topic_results_name(all, 0, &asked->topic)) {
         topic_results_add(all);
         cluster_add_partitions(r->loop->cluster, all->topics[0].name, asked->partitions, asked->validate_only,
-                               request_timeout_ms(r, asked->timeout_ms), r->loop->inbox, topic_results_answered,
-                               &all->topics[0]);
+                               request_timeout_ms(r, asked->timeout_ms), r->loop->inbox,
+                               topic_results_answered, &all->topics[0]);
     }
     topic_results_one_done(all);
 }

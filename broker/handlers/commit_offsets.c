@@ -27,8 +27,9 @@ static int fill(struct request *r, const struct commit *c, const struct commit_e
 {
     struct brook_error error = entry->error;
     if (!error.code && c->reply->results[entry->written].err)
-        brook_error_set(&error, -c->reply->results[entry->written].err, "offset of %s/%" PRId32 ": %s", entry->topic,
-                        entry->partition, brook_error_text(c->reply->results[entry->written].err));
+        brook_error_set(&error, -c->reply->results[entry->written].err, "offset of %s/%" PRId32 ": %s",
+                        entry->topic, entry->partition,
+                        brook_error_text(c->reply->results[entry->written].err));
     if (!error.code) {
         out->has_version = true;
         out->version = c->reply->results[entry->written].version;
@@ -52,7 +53,8 @@ static void finish(struct commit *c)
     }
     if (!body.offsets) {
         /* Something may have been written: the member has to look. */
-        request_fail(r, BROOK_E_OUTCOME_UNKNOWN, "the answer would be too large: commit fewer partitions at once");
+        request_fail(r, BROOK_E_OUTCOME_UNKNOWN,
+                     "the answer would be too large: commit fewer partitions at once");
         return;
     }
     response.body_case = BROOK__RESPONSE__BODY_COMMIT_OFFSETS;
@@ -67,8 +69,8 @@ static void committed(void *arg, const struct offsets_commit_reply *reply)
     finish(c);
 }
 
-/* The topic must be there, and be the one that is meant: offsets of a topic that is being deleted are emptied, and a
- * later one of the same name must not inherit them. */
+/* The topic must be there, and be the one that is meant: offsets of a topic that is being deleted are
+ * emptied, and a later one of the same name must not inherit them. */
 static int check_topic(struct request *r, const Brook__CommitOffset *asked, struct brook_error *error)
 {
     const struct view_topic *topic = view_topic(r->loop->view, asked->topic.data, asked->topic.len);
@@ -83,8 +85,8 @@ static int check_topic(struct request *r, const Brook__CommitOffset *asked, stru
          memcmp(asked->topic_id.data, topic->topic_id.bytes, sizeof topic->topic_id) != 0))
         return brook_error_set(error, BROOK_E_TOPIC_ID_MISMATCH, "topic %s was made anew since", topic->name);
     if (asked->partition < 0 || asked->partition >= topic->partitions_count)
-        return brook_error_set(error, BROOK_E_UNKNOWN_PARTITION, "topic %s has partitions 0 to %" PRId32, topic->name,
-                               topic->partitions_count - 1);
+        return brook_error_set(error, BROOK_E_UNKNOWN_PARTITION, "topic %s has partitions 0 to %" PRId32,
+                               topic->name, topic->partitions_count - 1);
     return 0;
 }
 
@@ -119,7 +121,8 @@ static void start(struct request *r, const Brook__CommitOffsetsRequest *asked, s
         add(r, asked->offsets[i], &c->entries[i], write, &count);
     if (!count)
         return finish(c);
-    int err = offsets_commit(cluster_offsets(r->loop->cluster), group, member, write, count, r->loop->inbox, committed, c);
+    int err = offsets_commit(cluster_offsets(r->loop->cluster), group, member, write, count, r->loop->inbox,
+                             committed, c);
     if (err)
         request_fail(r, -err, NULL);
 }
@@ -133,8 +136,8 @@ void handle_commit_offsets(struct request *r)
         return;
     }
     if (asked->n_offsets > most) {
-        request_fail(r, BROOK_E_TOO_MANY, "%zu partitions in one request, at most %u are allowed", asked->n_offsets,
-                     most);
+        request_fail(r, BROOK_E_TOO_MANY, "%zu partitions in one request, at most %u are allowed",
+                     asked->n_offsets, most);
         return;
     }
     struct commit *c = request_alloc(r, sizeof *c + asked->n_offsets * sizeof c->entries[0]);

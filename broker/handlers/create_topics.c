@@ -31,7 +31,8 @@ static int read_config(struct request *r, const Brook__NewTopic *asked, struct z
         ret->entries[i].key = request_text(r, &asked->configs[i]->key);
         ret->entries[i].value = request_text(r, &asked->configs[i]->value);
         if (!ret->entries[i].key || !ret->entries[i].value)
-            return brook_error_set(error, BROOK_E_INVALID_CONFIG, "a setting needs a key and a value, without zero bytes");
+            return brook_error_set(error, BROOK_E_INVALID_CONFIG,
+                                   "a setting needs a key and a value, without zero bytes");
     }
     return 0;
 }
@@ -47,7 +48,8 @@ static void create(struct topic_results *all, size_t index, const Brook__NewTopi
     struct cluster_new_topic wanted = {topic->name, asked->partitions, asked->replicas, &config};
     topic_results_add(all);
     cluster_create_topic(r->loop->cluster, &wanted, request->validate_only,
-                         request_timeout_ms(r, request->timeout_ms), r->loop->inbox, topic_results_answered, topic);
+                         request_timeout_ms(r, request->timeout_ms), r->loop->inbox, topic_results_answered,
+                         topic);
 }
 
 void handle_create_topics(struct request *r)

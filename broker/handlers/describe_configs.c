@@ -43,7 +43,7 @@ static bool listing_begin(struct listing *l, struct request *r, size_t capacity)
     return l->entries != NULL;
 }
 
-/* ---- topics -------------------------------------------------------------------------------------------------- */
+/* ---- topics ----------------------------------------------------------------------------------------- */
 
 /* Both configurations are visited in the same order: the k-th default belongs to the k-th entry. */
 struct compared {
@@ -106,9 +106,10 @@ static int describe_topics(struct request *r, const Brook__DescribeConfigsReques
     return 0;
 }
 
-/* ---- the broker ------------------------------------------------------------------------------------------------ */
+/* ---- the broker ------------------------------------------------------------------------------------- */
 
-static void count_setting(void *arg, const char *key, const char *value, bool is_default, const char *description)
+static void count_setting(void *arg, const char *key, const char *value, bool is_default,
+                          const char *description)
 {
     ++*(size_t *)arg;
 }
@@ -140,7 +141,8 @@ void handle_describe_configs(struct request *r)
         return;
     }
     if (asked->n_topics > most) {
-        request_fail(r, BROOK_E_TOO_MANY, "%zu topics in one request, at most %u are allowed", asked->n_topics, most);
+        request_fail(r, BROOK_E_TOO_MANY, "%zu topics in one request, at most %u are allowed",
+                     asked->n_topics, most);
         return;
     }
     if (describe_topics(r, asked, &body) || (asked->broker && describe_broker(r, &body))) {

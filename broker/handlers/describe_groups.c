@@ -18,15 +18,15 @@ struct group {
     char *name;
     struct brook_error error;
     struct group_view view; /* taken over from the read */
-    /* One per partition that has an owner, an assignment or an offset: by topic, then number. Text is borrowed from the
-     * view, or is the request's. */
+    /* One per partition that has an owner, an assignment or an offset: by topic, then number. Text is
+     * borrowed from the view, or is the request's. */
     struct group_partition {
         const char *topic;
         int32_t partition;
         const char *owner;
         const char *assigned;
         int64_t offset;
-    } *partitions;
+    } * partitions;
     size_t partitions_count;
     size_t partitions_capacity;
 };
@@ -39,7 +39,7 @@ struct description {
     struct group groups[];
 };
 
-/* ---- the answer ---------------------------------------------------------------------------------------------- */
+/* ---- the answer ------------------------------------------------------------------------------------- */
 
 static int add_members(struct request *r, const struct group_view *view, Brook__GroupInfo *info)
 {
@@ -49,7 +49,8 @@ static int add_members(struct request *r, const struct group_view *view, Brook__
     for (size_t i = 0; i < view->members_count; i++) {
         const struct group_view_member *from = &view->members[i];
         Brook__GroupMember *to = request_new(r, Brook__GroupMember, brook__group_member__init);
-        if (!to || !(to->topics = request_reply_alloc(r, (from->data.topics_count + 1) * sizeof to->topics[0])))
+        if (!to ||
+            !(to->topics = request_reply_alloc(r, (from->data.topics_count + 1) * sizeof to->topics[0])))
             return -BROOK_E_NOMEM;
         to->has_member = to->has_is_pattern = true;
         to->member = envelope_text(from->id);
@@ -141,7 +142,7 @@ static void one_is_done(struct description *all)
         finish(all);
 }
 
-/* ---- putting together ------------------------------------------------------------------------------------------ */
+/* ---- putting together ------------------------------------------------------------------------------- */
 
 static int compare_partitions(const void *a, const void *b)
 {
@@ -169,8 +170,8 @@ static void add_view(struct group *g)
 {
     const struct group_view *view = &g->view;
     for (size_t i = 0; i < view->owners_count; i++)
-        add(g, (struct group_partition){view->owners[i].topic, view->owners[i].partition, view->owners[i].member, NULL,
-                                        -1});
+        add(g, (struct group_partition){view->owners[i].topic, view->owners[i].partition,
+                                        view->owners[i].member, NULL, -1});
     const struct znode_assignment *a = &view->assignment;
     for (size_t t = 0; view->has_assignment && t < a->topics_count; t++)
         for (int32_t p = 0; p < a->topics[t].partitions_count; p++) {
@@ -213,7 +214,8 @@ static void offsets_known(void *arg, const struct offsets_fetch_reply *reply)
     struct group *g = arg;
     const char *topic = NULL;
     if (reply->err)
-        brook_error_set(&g->error, -reply->err, "offsets of group %s: %s", g->name, brook_error_text(reply->err));
+        brook_error_set(&g->error, -reply->err, "offsets of group %s: %s", g->name,
+                        brook_error_text(reply->err));
     for (size_t i = 0; !g->error.code && i < reply->count; i++) {
         const struct offsets_fetched *f = &reply->fetched[i];
         if (!topic || strcmp(topic, f->topic) != 0)
@@ -247,20 +249,20 @@ static void view_known(void *arg, int err, struct group_view *view)
     }
 }
 
-/* ---- the request ----------------------------------------------------------------------------------------------- */
+/* ---- the request ------------------------------------------------------------------------------------ */
 
 static void start(struct group *g, const ProtobufCBinaryData *name)
 {
     struct request *r = g->all->request;
     g->name = request_text(r, name);
     if (!g->name || !name_is_legal_group(name->data, name->len)) {
-        brook_error_set(&g->error, BROOK_E_ILLEGAL_NAME, "a group name has 1 to %d characters of A-Z a-z 0-9 . _ -",
-                        GROUP_NAME_BYTES_MAX);
+        brook_error_set(&g->error, BROOK_E_ILLEGAL_NAME,
+                        "a group name has 1 to %d characters of A-Z a-z 0-9 . _ -", GROUP_NAME_BYTES_MAX);
         return;
     }
     g->all->pending++;
-    if (!group_view_read(cluster_coordinator(r->loop->cluster), r->loop->inbox, g->name, GROUP_VIEW_OWNERS, NULL,
-                         view_known, g)) {
+    if (!group_view_read(cluster_coordinator(r->loop->cluster), r->loop->inbox, g->name, GROUP_VIEW_OWNERS,
+                         NULL, view_known, g)) {
         brook_error_set(&g->error, BROOK_E_NOMEM, "out of memory for group %s", g->name);
         g->all->pending--;
     }
@@ -270,8 +272,8 @@ void handle_describe_groups(struct request *r)
 {
     const Brook__DescribeGroupsRequest *asked = r->message->describe_groups;
     if (asked->n_groups > GROUPS_PER_REQUEST_MAX) {
-        request_fail(r, BROOK_E_TOO_MANY, "%zu groups in one request, at most %d are allowed", asked->n_groups,
-                     GROUPS_PER_REQUEST_MAX);
+        request_fail(r, BROOK_E_TOO_MANY, "%zu groups in one request, at most %d are allowed",
+                     asked->n_groups, GROUPS_PER_REQUEST_MAX);
         return;
     }
     struct description *all = calloc(1, sizeof *all + asked->n_groups * sizeof all->groups[0]);

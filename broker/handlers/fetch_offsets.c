@@ -52,7 +52,8 @@ void handle_fetch_offsets(struct request *r)
     const Brook__FetchOffsetsRequest *asked = r->message->fetch_offsets;
     uint32_t most = r->loop->settings->topics_per_request_max;
     if (asked->n_topics > most) {
-        request_fail(r, BROOK_E_TOO_MANY, "%zu topics in one request, at most %u are allowed", asked->n_topics, most);
+        request_fail(r, BROOK_E_TOO_MANY, "%zu topics in one request, at most %u are allowed",
+                     asked->n_topics, most);
         return;
     }
     char *group = request_text(r, &asked->group);
@@ -66,7 +67,8 @@ void handle_fetch_offsets(struct request *r)
         request_fail(r, BROOK_E_ILLEGAL_NAME, "a group name is needed, without zero bytes");
         return;
     }
-    int err = offsets_fetch(cluster_offsets(r->loop->cluster), group, topics, asked->n_topics, r->loop->inbox, fetched, r);
+    int err = offsets_fetch(cluster_offsets(r->loop->cluster), group, topics, asked->n_topics, r->loop->inbox,
+                            fetched, r);
     if (err)
         request_fail(r, -err, NULL);
 }

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-struct topic_results *topic_results_begin(struct request *r, size_t count, void (*done)(struct topic_results *all))
+struct topic_results *topic_results_begin(struct request *r, size_t count,
+                                          void (*done)(struct topic_results *all))
 {
     uint32_t most = r->loop->settings->topics_per_request_max;
     if (count > most) {

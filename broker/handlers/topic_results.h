@@ -1,5 +1,5 @@
-/* What create, delete and add partitions share: intents for several topics at once, answered when the last of them is.
- * The loop's thread only.
+/* What create, delete and add partitions share: intents for several topics at once, answered when the last of
+ * them is. The loop's thread only.
  */
 #ifndef BROOK_HANDLERS_TOPIC_RESULTS_H
 #define BROOK_HANDLERS_TOPIC_RESULTS_H
@@ -24,9 +24,10 @@ struct topic_results {
     struct topic_result topics[];
 };
 
-/* In the request's memory; NULL: refused already (too many topics at once, out of memory). `pending` is 1: the caller's
- * own, to be given up with topic_results_one_done() when all intents are under way. */
-struct topic_results *topic_results_begin(struct request *r, size_t count, void (*done)(struct topic_results *all));
+/* In the request's memory; NULL: refused already (too many topics at once, out of memory). `pending` is 1:
+ * the caller's own, to be given up with topic_results_one_done() when all intents are under way. */
+struct topic_results *topic_results_begin(struct request *r, size_t count,
+                                          void (*done)(struct topic_results *all));
 /* The name as text, kept in `topic`. Returns false, with the result filled in, when it can not be one. */
 bool topic_results_name(struct topic_results *all, size_t index, const ProtobufCBinaryData *name);
 /* Counts an intent; pass topic_results_answered with &all->topics[index] to cluster_*_topic(). */

@@ -37,7 +37,7 @@ START_TEST(one_broker_starts_makes_a_topic_leads_it_and_stops)
 }
 END_TEST
 
-/* ---- registration ------------------------------------------------------------------------------------------ */
+/* ---- registration ----------------------------------------------------------------------------------- */
 
 static bool was_told_ready(void *arg)
 {
@@ -177,7 +177,7 @@ START_TEST(killed_broker_registers_again_at_once)
 }
 END_TEST
 
-/* ---- topics ------------------------------------------------------------------------------------------------ */
+/* ---- topics ----------------------------------------------------------------------------------------- */
 
 START_TEST(partitions_are_spread_and_every_view_agrees)
 {
@@ -243,7 +243,8 @@ static bool was_told(void *arg)
     return ((struct node *)arg)->is_told;
 }
 
-static int create_with(struct world *w, struct node *n, int32_t replicas, char *key, char *value, bool validate_only)
+static int create_with(struct world *w, struct node *n, int32_t replicas, char *key, char *value,
+                       bool validate_only)
 {
     struct znode_config_entry entry = {key, value};
     struct znode_config config = {&entry, key ? 1 : 0};
@@ -303,13 +304,15 @@ START_TEST(topic_written_by_hand_is_led_and_can_be_grown_and_deleted)
 }
 END_TEST
 
-/* What a creator leaves that dies after each of its writes, and a controller that dies after each of its own. */
+/* What a creator leaves that dies after each of its writes, and a controller that dies after each of its own.
+ */
 START_TEST(creation_that_stopped_half_way_is_completed_or_can_be_begun_again)
 {
     struct world *w = world_begin(zk, "/half");
     struct node *n = world_node(w, 1);
     const char *state = "{\"controller_epoch\":1,\"leader\":1,\"version\":1,\"leader_epoch\":0,\"isr\":[1]}";
-    ck_assert_int_eq(admin_create(w, "/config/topics/a", "{\"version\":1,\"config\":{\"retention.ms\":\"5\"}}"), 0);
+    ck_assert_int_eq(
+        admin_create(w, "/config/topics/a", "{\"version\":1,\"config\":{\"retention.ms\":\"5\"}}"), 0);
     ck_assert_int_eq(admin_create(w, "/brokers/topics/b", topic_text("AAAAAAAAAAAAAAAAAAAAAg", 3, 1)), 0);
     ck_assert_int_eq(admin_create(w, "/brokers/topics/c", topic_text("AAAAAAAAAAAAAAAAAAAAAw", 3, 1)), 0);
     ck_assert_int_eq(admin_create(w, "/brokers/topics/c/partitions", ""), 0);
@@ -334,7 +337,7 @@ START_TEST(creation_that_stopped_half_way_is_completed_or_can_be_begun_again)
 }
 END_TEST
 
-/* ---- leaders ----------------------------------------------------------------------------------------------- */
+/* ---- leaders ---------------------------------------------------------------------------------------- */
 
 static void start_two(struct world *w)
 {
@@ -395,7 +398,7 @@ START_TEST(stale_controllers_write_is_refused_and_it_resigns)
 }
 END_TEST
 
-/* ---- deletion ---------------------------------------------------------------------------------------------- */
+/* ---- deletion --------------------------------------------------------------------------------------- */
 
 START_TEST(deleted_topic_leaves_nothing_and_its_name_can_be_used_again)
 {
@@ -501,7 +504,7 @@ START_TEST(directory_that_nobody_deleted_is_set_aside)
 }
 END_TEST
 
-/* ---- controllers come and go -------------------------------------------------------------------------------- */
+/* ---- controllers come and go ------------------------------------------------------------------------ */
 
 static bool is_quiet(void *arg)
 {
@@ -597,7 +600,7 @@ START_TEST(twenty_controllers_later_everything_is_as_requested)
 }
 END_TEST
 
-/* ---- ZooKeeper comes and goes ------------------------------------------------------------------------------- */
+/* ---- ZooKeeper comes and goes ----------------------------------------------------------------------- */
 
 static bool is_not_ready(void *arg)
 {

@@ -1,5 +1,5 @@
-/* Elections and placement under random clusters: what the invariants of replication ask of each single decision, and
- * of the sequence of them. */
+/* Elections and placement under random clusters: what the invariants of replication ask of each single
+ * decision, and of the sequence of them. */
 #include "broker/cluster/controller.h"
 #include "tests/support/suite.h"
 
@@ -153,7 +153,8 @@ START_TEST(draining_leader_stays_only_when_there_is_no_other)
     struct znode_replicas replicas = {brokers, 3};
     for (int round = 0; round < 1000; round++) {
         begin(&m);
-        struct znode_state state = {.leader = 0, .isr_count = 3, .isr = {0, 1, 2}, .isr_epochs = {1, 1, 1}}, next;
+        struct znode_state state = {.leader = 0, .isr_count = 3, .isr = {0, 1, 2}, .isr_epochs = {1, 1, 1}},
+                           next;
         int healthy = 0;
         for (int i = 0; i < 3; i++) {
             m.is_alive[i] = i == 0 || suite_random_below(&seed, 2);
@@ -174,7 +175,12 @@ START_TEST(unclean_election_takes_a_live_replica_only_as_the_last_resort)
     struct cluster_model m;
     int32_t brokers[] = {0, 1};
     struct znode_replicas replicas = {brokers, 2};
-    struct znode_state state = {.leader = 0, .leader_epoch = 4, .isr_count = 1, .isr = {0}, .isr_epochs = {1}}, next;
+    struct znode_state state = {.leader = 0,
+                                .leader_epoch = 4,
+                                .isr_count = 1,
+                                .isr = {0},
+                                .isr_epochs = {1}},
+                       next;
     begin(&m);
     m.is_alive[1] = true;
     refresh(&m);
@@ -189,7 +195,8 @@ START_TEST(unclean_election_takes_a_live_replica_only_as_the_last_resort)
 }
 END_TEST
 
-/* One replica each, as this version keeps: it leads whenever it lives, in a new epoch after each of its deaths. */
+/* One replica each, as this version keeps: it leads whenever it lives, in a new epoch after each of its
+ * deaths. */
 START_TEST(sole_replica_leads_when_it_lives_and_nobody_else_ever_does)
 {
     uint64_t seed = suite_seed();
@@ -207,7 +214,8 @@ START_TEST(sole_replica_leads_when_it_lives_and_nobody_else_ever_does)
         ck_assert_int_eq(state.leader, m.is_alive[3] ? 3 : -1);
         ck_assert_int_eq(state.isr_count, 1);
         ck_assert_int_eq(state.isr[0], 3);
-        bool same_life = before.leader == 3 && m.is_alive[3] && before.isr_epochs[0] == m.brokers[3].broker_epoch;
+        bool same_life =
+            before.leader == 3 && m.is_alive[3] && before.isr_epochs[0] == m.brokers[3].broker_epoch;
         bool still_away = before.leader < 0 && !m.is_alive[3];
         ck_assert_int_eq(state.leader_epoch, before.leader_epoch + (same_life || still_away ? 0 : 1));
     }

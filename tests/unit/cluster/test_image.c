@@ -134,7 +134,8 @@ END_TEST
 
 static struct image_broker broker(int32_t id, int64_t epoch)
 {
-    return (struct image_broker){id, {.host = strdup("h"), .incarnation = strdup("i"), .broker_epoch = epoch}};
+    return (struct image_broker){id,
+                                 {.host = strdup("h"), .incarnation = strdup("i"), .broker_epoch = epoch}};
 }
 
 START_TEST(brokers_change_when_one_registers_again)
@@ -188,6 +189,8 @@ START_TEST(order_and_lookup_hold_under_random_changes)
 END_TEST
 
 SUITE_MAIN("cluster/image", SUITE_TEST(only_what_differs_counts_as_a_change),
-           SUITE_TEST(topic_with_another_id_is_another_topic), SUITE_TEST(full_read_removes_what_it_did_not_see),
+           SUITE_TEST(topic_with_another_id_is_another_topic),
+           SUITE_TEST(full_read_removes_what_it_did_not_see),
            SUITE_TEST(deletion_intents_mark_topics_that_are_there_or_come_later),
-           SUITE_TEST(brokers_change_when_one_registers_again), SUITE_TEST(order_and_lookup_hold_under_random_changes))
+           SUITE_TEST(brokers_change_when_one_registers_again),
+           SUITE_TEST(order_and_lookup_hold_under_random_changes))
