@@ -153,7 +153,8 @@ START_TEST(final_view_is_the_final_value_after_a_thousand_flips)
     struct coordinator *w = caller_connect(&writer, zookeeper_connect(zk, "/flip"), 4000, NULL);
     struct coordinator *r = caller_connect(&reader, connect, 4000, NULL);
     struct observation *o = coordinator_observe(r, OBSERVE_DATA, "/n", 0, &reader.inbox, got_copy, &got);
-    struct observation *d = coordinator_observe(r, OBSERVE_CHILDREN, "/", 0, &reader.inbox, got_copy, &children);
+    struct observation *d =
+        coordinator_observe(r, OBSERVE_CHILDREN, "/", 0, &reader.inbox, got_copy, &children);
     for (int i = 0; i < 1000; i++) {
         snprintf(text, sizeof text, "%d", i);
         if (i % 2 == 0)
