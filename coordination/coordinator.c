@@ -99,12 +99,11 @@ static void run_stop(struct inbox_item *item)
     c->stopping = true;
 }
 
-void coordinator_free(struct coordinator *c, bool keep_session, int timeout_ms)
+void coordinator_stop(struct coordinator *c, bool keep_session, int timeout_ms)
 {
     if (!c)
         return;
-    struct stop stop = {
-        .coordinator = c, .keep_session = keep_session, .until_ms = clock_boot_ms() + timeout_ms};
+    struct stop stop = {.coordinator = c, .keep_session = keep_session, .until_ms = clock_boot_ms() + timeout_ms};
     session_post(c, &stop.item, run_stop);
     struct pollfd done = {.fd = c->done_fd, .events = POLLIN};
     if (poll(&done, 1, timeout_ms) == 0) {
@@ -116,6 +115,15 @@ void coordinator_free(struct coordinator *c, bool keep_session, int timeout_ms)
         pthread_mutex_unlock(&c->close_lock);
     }
     pthread_join(c->thread, NULL);
+    c->is_joined = true;
+}
+
+void coordinator_free(struct coordinator *c, bool keep_session, int timeout_ms)
+{
+    if (!c)
+        return;
+    if (!c->is_joined)
+        coordinator_stop(c, keep_session, timeout_ms);
     /* What came in after the thread had stopped looking is answered here. */
     inbox_drain(&c->inbox);
     destroy(c);

@@ -85,6 +85,7 @@ struct coordinator {
     const struct diag *diag;
     struct inbox inbox;
     pthread_t thread;
+    bool is_joined;
 
     /* For readers in any thread. */
     _Atomic int64_t lease_until_ns;

@@ -24,6 +24,8 @@
 /* Bytes in front of what `batch length` counts. */
 #define BATCH_PREFIX_BYTES 12
 #define BATCH_RECORDS_MAX 1000000
+/* The smallest record: null key, null value, no headers, each field in one byte. */
+#define RECORD_BYTES_MIN 7
 
 enum batch_attribute {
     BATCH_CODEC_MASK = 0x07,
@@ -57,7 +59,9 @@ static inline int64_t batch_last_offset(const struct batch_header *h)
 /* Read the header of the batch at `data`, of which `bytes` are at hand.
  * Returns 0; -BROOK_E_AGAIN when fewer than BATCH_HEADER_BYTES are at hand or the batch goes on behind `bytes`
  * (with at least the header at hand, *ret_header is filled in that case too); -BROOK_E_UNSUPPORTED_FORMAT for
- * magic 0 or 1; -BROOK_E_BAD_BATCH for a length below 49, an unknown magic, or a negative base offset. */
+ * magic 0 or 1; -BROOK_E_BAD_BATCH for a length below 49, an unknown magic, a negative base offset, last
+ * offset delta or records count, or a last offset at the end of 64 bits (so that "last offset + 1" is always
+ * good). A run of zero bytes is a BAD_BATCH. */
 int batch_read_header(const void *data, size_t bytes, struct batch_header *ret_header);
 
 /* Check the batch's checksum; all of it (h->total_bytes) must be at `data`.
@@ -65,8 +69,10 @@ int batch_read_header(const void *data, size_t bytes, struct batch_header *ret_h
 int batch_check_crc(const void *data, const struct batch_header *h);
 
 /* What a producer may send: CRC right, known attribute bits only, none of control, transactional, delete
- * horizon; 1 <= records count <= BATCH_RECORDS_MAX, last offset delta = count - 1, known codec, total size at
- * most `message_bytes_max`. Fills *ret_header and, on failure, a sentence in *error (may be NULL).
+ * horizon, log append time; 1 <= records count <= BATCH_RECORDS_MAX, last offset delta = count - 1, known
+ * codec, producer id, epoch and sequence all there or all -1, total size at most `message_bytes_max`. Bytes
+ * behind the batch are not looked at: compare `bytes` with total_bytes. Fills *ret_header or, on failure, a
+ * sentence in *error (may be NULL).
  * Returns 0, -BROOK_E_BAD_BATCH, -BROOK_E_CORRUPT_BATCH, -BROOK_E_MESSAGE_TOO_LARGE,
  * -BROOK_E_UNSUPPORTED_CODEC or -BROOK_E_UNSUPPORTED_FORMAT. */
 struct brook_error;
@@ -75,6 +81,10 @@ int batch_check_produced(const void *data, size_t bytes, size_t message_bytes_ma
 
 /* Set the two fields that the checksum does not cover. */
 void batch_patch(void *data, int64_t base_offset, int32_t leader_epoch);
+
+/* Write a whole header in front of the records that lie behind it already: `h` as it is, but for `crc`, which
+ * is computed. For who makes batches of other kinds, or changes one (a new max timestamp needs a new CRC). */
+void batch_write_header(void *data, const struct batch_header *h);
 
 /* ---- writing ----------------------------------------------------------------------------------------- */
 
@@ -113,8 +123,8 @@ size_t record_bytes_max(const struct record_view *record);
 
 /* `capacity` >= BATCH_HEADER_BYTES. */
 void batch_writer_init(struct batch_writer *w, void *buffer, size_t capacity);
-/* Append one record. Returns 0, or -BROOK_E_AGAIN when it does not fit any more or the count is at its
- * limit (nothing is written then). */
+/* Append one record. Returns 0, or -BROOK_E_AGAIN when record_bytes_max() of it is more than the room left or
+ * the count is at its limit (the batch is as before then). */
 int batch_writer_add(struct batch_writer *w, const struct record_view *record);
 /* Fill in the header and the checksum: an uncompressed batch with base offset 0 and leader epoch -1, ready
  * to send. `producer_id` -1 for none (then pass -1 for epoch and sequence). Needs at least one record.

@@ -21,6 +21,12 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+/* Requests in flight on one channel, those that were given up and not answered yet included. */
+#define CHANNEL_PLACE_BITS 17
+#define CHANNEL_REQUESTS_MAX ((1 << CHANNEL_PLACE_BITS) - 1)
+/* Records up to this size are copied behind their envelope: cheaper than an entry of their own. */
+#define CHANNEL_COPY_BYTES_MAX 2048
+
 struct channel;
 struct event_base;
 struct pool;
@@ -48,9 +54,11 @@ struct channel_events {
 };
 
 /* The end of a request. `err` 0: `response` is there and its status is success or not (look); else
- * -BROOK_E_TIMED_OUT, -BROOK_E_DISCONNECTED (sent: outcome unknown), -BROOK_E_CONNECT_FAILED (never sent),
- * -BROOK_E_BAD_FRAME, -BROOK_E_CLOSED. `response` and `records` are good during the call; to keep `records`
- * longer take a reference on `slab` (NULL when records_bytes is 0). */
+ * -BROOK_E_TIMED_OUT or -BROOK_E_DISCONNECTED (sent, at least in part: outcome unknown),
+ * -BROOK_E_REQUEST_EXPIRED (its deadline came before a byte was sent), -BROOK_E_CONNECT_FAILED (the connection
+ * ended before a byte was sent), -BROOK_E_CLOSED (channel_free()). `response` and `records` are good during the
+ * call; to keep `records` longer take a reference on `slab` (NULL when records_bytes is 0; the records begin at
+ * its first byte). */
 struct channel_reply {
     int err;
     const Brook__Response *response;
@@ -61,10 +69,14 @@ struct channel_reply {
 };
 typedef void channel_callback(void *arg, const struct channel_reply *reply);
 
+/* Returns 0 or -BROOK_E_NOMEM. Strings of `settings` are copied; `base` and `pool` are borrowed. */
 int channel_new(const struct channel_settings *settings, const struct channel_events *events,
                 struct channel **ret_channel);
+/* Ends every request with -BROOK_E_CLOSED during this call; nothing is called after it. NULL is fine. */
 void channel_free(struct channel *channel);
-/* Begin to connect (CHANNEL_IDLE only). `address` is copied. */
+/* Begin to connect (CHANNEL_IDLE only, not from a request's callback: wait for `closed`). `address` is copied.
+ * Returns 0 and one of the events will follow; -BROOK_E_CONNECT_FAILED (refused at once, no socket left);
+ * -BROOK_E_INVALID (not idle). */
 int channel_connect(struct channel *channel, const struct sockaddr *address, socklen_t address_bytes);
 enum channel_state channel_get_state(const struct channel *channel);
 size_t channel_requests_in_flight(const struct channel *channel);
@@ -72,13 +84,16 @@ size_t channel_requests_in_flight(const struct channel *channel);
 size_t channel_bytes_queued(const struct channel *channel);
 const char *channel_peer(const struct channel *channel); /* "127.0.0.1:9092" */
 
-/* Pack `request` (correlation id and client id are filled in) and queue it with its record bytes behind it.
- * `records` are borrowed until `callback` is called or, for requests without a reply (callback NULL: acks
- * none), until `sent` is called. `deadline_ms`: from now; 0: none. Queued while connecting too.
- * Returns 0; -BROOK_E_DISCONNECTED (idle); -BROOK_E_FRAME_TOO_LARGE; -BROOK_E_NOMEM: then nothing is called. */
+/* Pack `request` (correlation id, client id and, with a deadline, its deadline are filled in) and queue it with its
+ * record bytes behind it. `request` and the array `records` are not kept; the bytes that `records` names are
+ * borrowed until `callback` is called (NULL: nobody cares for the reply; then they are copied).
+ * `deadline_ms`: from now; 0: none. Queued while connecting too.
+ * Returns 0; -BROOK_E_DISCONNECTED (idle); -BROOK_E_FRAME_TOO_LARGE; -BROOK_E_TOO_MANY (CHANNEL_REQUESTS_MAX);
+ * -BROOK_E_NOMEM: then nothing is called. */
 int channel_send(struct channel *channel, Brook__Request *request, const struct iovec *records,
                  size_t records_count, int deadline_ms, channel_callback *callback, void *arg);
-/* For requests without a reply: `sent` is called once the socket took all of it, or the connection ended. */
+/* For requests without a reply (Produce with acks none): `records` are borrowed until `sent` is called, which is
+ * when the socket took all of it (err 0) or the connection ended. `sent` may be NULL: then they are copied. */
 int channel_send_oneway(struct channel *channel, Brook__Request *request, const struct iovec *records,
                         size_t records_count, void (*sent)(void *arg, int err), void *arg);
 #endif

@@ -1,0 +1,132 @@
+/* Administration: topics, settings, groups, the cluster. Calls wait up to `timeout_ms` for their answer.
+ * Results are one block each, freed with their own function. One thread at a time per handle.
+ */
+#ifndef BROOK_ADMIN_H
+#define BROOK_ADMIN_H
+
+#include <brook/config.h>
+#include <brook/types.h>
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+typedef struct brook_admin brook_admin;
+
+int brook_admin_new(const brook_config *config, brook_admin **ret_admin, struct brook_error *error);
+void brook_admin_free(brook_admin *admin);
+
+struct brook_setting {
+    const char *key;
+    const char *value;
+};
+
+/* `partitions`, `replicas` 0: the cluster's defaults. Returns when the topic has leaders.
+ * -BROOK_E_TOPIC_EXISTS, -BROOK_E_ILLEGAL_NAME, -BROOK_E_INVALID_PARTITIONS, -BROOK_E_INVALID_REPLICATION,
+ * -BROOK_E_INVALID_CONFIG, ... `validate_only`: check, write nothing. */
+int brook_admin_create_topic(brook_admin *admin, const char *topic, int32_t partitions, int32_t replicas,
+                             const struct brook_setting *settings, size_t settings_count, bool validate_only,
+                             int timeout_ms, struct brook_error *error);
+int brook_admin_delete_topic(brook_admin *admin, const char *topic, int timeout_ms, struct brook_error *error);
+/* `partitions`: the number afterwards. */
+int brook_admin_add_partitions(brook_admin *admin, const char *topic, int32_t partitions, int timeout_ms,
+                               struct brook_error *error);
+
+struct brook_broker {
+    int32_t id;
+    const char *host;
+    int32_t port;
+    const char *rack; /* NULL: none */
+};
+struct brook_partition {
+    int32_t partition;
+    int32_t leader; /* -1: none */
+    int32_t leader_epoch;
+    const int32_t *replicas;
+    size_t replicas_count;
+    const int32_t *isr;
+    size_t isr_count;
+};
+struct brook_topic {
+    const char *name;
+    const char *topic_id; /* 22 characters */
+    struct brook_error error;
+    const struct brook_partition *partitions;
+    size_t partitions_count;
+};
+struct brook_cluster {
+    const char *cluster_id;
+    int32_t controller; /* -1: none known */
+    const struct brook_broker *brokers;
+    size_t brokers_count;
+    const struct brook_topic *topics;
+    size_t topics_count;
+};
+/* `topics` NULL with count 0: all topics. */
+int brook_admin_describe_cluster(brook_admin *admin, const char *const *topics, size_t count, int timeout_ms,
+                                 struct brook_cluster **ret_cluster, struct brook_error *error);
+void brook_cluster_free(struct brook_cluster *cluster);
+
+struct brook_config_entry {
+    const char *key;
+    const char *value;
+    const char *description;
+    bool is_default;
+};
+struct brook_config_entries {
+    const struct brook_config_entry *entries;
+    size_t count;
+};
+/* Settings of a topic; `topic` NULL: of the broker that answers. */
+int brook_admin_describe_config(brook_admin *admin, const char *topic, int timeout_ms,
+                                struct brook_config_entries **ret_entries, struct brook_error *error);
+void brook_config_entries_free(struct brook_config_entries *entries);
+
+/* In/out: `offset` holds BROOK_OFFSET_EARLIEST or _LATEST and is replaced; with `timestamps` (ms, per entry; NULL:
+ * none) the first offset at or after that time is looked up instead. Per-entry failures leave BROOK_OFFSET_NONE and
+ * the first one is returned. */
+int brook_admin_list_offsets(brook_admin *admin, struct brook_position *positions, const int64_t *timestamps,
+                             size_t count, int timeout_ms, struct brook_error *error);
+
+struct brook_names {
+    const char *const *names;
+    size_t count;
+};
+int brook_admin_list_groups(brook_admin *admin, int timeout_ms, struct brook_names **ret_names,
+                            struct brook_error *error);
+void brook_names_free(struct brook_names *names);
+
+struct brook_group_member {
+    const char *id;
+    const char *host;
+    const char *const *topics;
+    size_t topics_count;
+    bool is_pattern;
+};
+struct brook_group_partition {
+    const char *topic;
+    int32_t partition;
+    const char *owner;    /* member id; NULL: nobody */
+    const char *assigned; /* NULL: nobody */
+    int64_t offset;       /* stored; BROOK_OFFSET_NONE */
+    int64_t end;          /* high watermark; -1: not known */
+};
+struct brook_group {
+    const char *name;
+    const char *strategy; /* "" without members */
+    const struct brook_group_member *members;
+    size_t members_count;
+    const struct brook_group_partition *partitions;
+    size_t partitions_count;
+};
+int brook_admin_describe_group(brook_admin *admin, const char *group, int timeout_ms,
+                               struct brook_group **ret_group, struct brook_error *error);
+void brook_group_free(struct brook_group *group);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+#endif

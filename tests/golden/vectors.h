@@ -1,0 +1,61 @@
+/* Bytes printed by Apache Kafka 3.9's own record classes, as hex. broker/storage/FORMAT.md explains them.
+ *
+ * T0 = 1700000000000. The first batch and the compressed ones hold (offset 0, T0, key "k1", value "hello")
+ * and (offset 1, T0 + 5, null key, value "world", header h=x), leader epoch 0. The segment in segment/ is the
+ * first two batches with their indexes.
+ */
+#ifndef BROOK_TESTS_GOLDEN_VECTORS_H
+#define BROOK_TESTS_GOLDEN_VECTORS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GOLDEN_T0 INT64_C(1700000000000)
+
+#define GOLDEN_PLAIN \
+    "00000000000000000000004f0000000002e81177aa0000000000010000018bcfe568000000018bcfe56805ffffffffffffff" \
+    "ffffffffffffff000000021a000000046b310a68656c6c6f001e000a02010a776f726c640202680278"
+/* Base offset 2, T0 + 10, key "k2", null value. */
+#define GOLDEN_SECOND \
+    "00000000000000020000003a000000000292083f090000000000000000018bcfe5680a0000018bcfe5680affffffffffffff" \
+    "ffffffffffffff0000000110000000046b320100"
+#define GOLDEN_GZIP \
+    "0000000000000000000000630000000002c3ed01c60001000000010000018bcfe568000000018bcfe56805ffffffffffffff" \
+    "ffffffffffffff000000021f8b08000000000000ff9362606060c936e4ca48cdc9c9679063e06262e42acf2fca496162ca60" \
+    "aa0000de9faac71e000000"
+#define GOLDEN_SNAPPY \
+    "0000000000000000000000650000000002936617e70002000000010000018bcfe568000000018bcfe56805ffffffffffffff" \
+    "ffffffffffffff0000000282534e41505059000000000100000001000000201e741a000000046b310a68656c6c6f001e000a" \
+    "02010a776f726c640202680278"
+#define GOLDEN_LZ4 \
+    "00000000000000000000005e0000000002402893f60003000000010000018bcfe568000000018bcfe56805ffffffffffffff" \
+    "ffffffffffffff0000000204224d186040821e0000801a000000046b310a68656c6c6f001e000a02010a776f726c64020268" \
+    "027800000000"
+#define GOLDEN_ZSTD \
+    "00000000000000000000005b0000000002f5e4942f0004000000010000018bcfe568000000018bcfe56805ffffffffffffff" \
+    "ffffffffffffff0000000228b52ffd0058f000001a000000046b310a68656c6c6f001e000a02010a776f726c640202680278" \
+    "010000"
+/* Producer 4000, epoch 3, sequence 7; key "k", value "v", T0. */
+#define GOLDEN_IDEMPOTENT \
+    "00000000000000000000003a0000000002e9c0de0c0000000000000000018bcfe568000000018bcfe568000000000000000f" \
+    "a00003000000070000000110000000026b027600"
+#define GOLDEN_TRANSACTIONAL \
+    "00000000000000000000003a00000000022ebd78bd0010000000000000018bcfe568000000018bcfe568000000000000000f" \
+    "a00003000000070000000110000000026b027600"
+/* At offset 10, coordinator epoch 5. */
+#define GOLDEN_COMMIT_MARKER \
+    "000000000000000a000000420000000002e909c2600030000000000000018bcfe568000000018bcfe568000000000000000f" \
+    "a00003ffffffff000000012000000008000000010c00000000000500"
+
+#define GOLDEN_BYTES_MAX 256
+
+static inline size_t golden_bytes(const char *hex, uint8_t to[GOLDEN_BYTES_MAX])
+{
+    size_t n = strlen(hex) / 2;
+    for (size_t i = 0; i < n && i < GOLDEN_BYTES_MAX; i++)
+        to[i] = (uint8_t)strtoul((char[3]){hex[2 * i], hex[2 * i + 1], '\0'}, NULL, 16);
+    return n;
+}
+#endif
