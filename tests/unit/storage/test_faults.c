@@ -2,6 +2,7 @@
 #include "tests/unit/storage/fixture.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -294,6 +295,40 @@ START_TEST(opening_fails_at_every_disk_call_and_harms_nothing)
 }
 END_TEST
 
+static void *flush_thread(void *arg)
+{
+    ck_assert_int_eq(log_flush(arg), 0);
+    return NULL;
+}
+
+static bool one_is_stalled(void *arg)
+{
+    return faulty_stalled() == 1;
+}
+
+START_TEST(a_sync_says_nothing_about_what_was_cut_and_written_anew_meanwhile)
+{
+    struct log_settings s = settings();
+    faulty_reset();
+    struct log *log = fixture_open(fixture_log_path("meanwhile"), &s, &fixture_clean);
+    for (int i = 0; i < 4; i++)
+        fixture_append(log, 1, T0, 10);
+    faulty_stall(FAULTY_DATASYNC);
+    pthread_t thread;
+    pthread_create(&thread, NULL, flush_thread, log);
+    ck_assert(suite_wait(one_is_stalled, NULL, 5000));
+    ck_assert_int_eq(log_truncate(log, 1, NULL), 0);
+    for (int i = 0; i < 4; i++)
+        fixture_append(log, 1, T0, 20);
+    faulty_release();
+    pthread_join(thread, NULL);
+    ck_assert_int_le(log_durable_end(log), 1);
+    ck_assert_int_eq(log_flush(log), 0);
+    ck_assert_int_eq(log_durable_end(log), 5);
+    ck_assert_int_eq(log_close(log), 0);
+}
+END_TEST
+
 /* ---- removing ------------------------------------------------------------------------------------------ */
 
 /* Whatever a removal that failed half way leaves, the log must open again, read whole, and be free of
@@ -376,5 +411,6 @@ SUITE_MAIN("storage/faults", SUITE_TEST_SLOW(append_fails_whole_at_every_disk_ca
            SUITE_TEST(a_new_log_is_named_durably_before_it_is_used),
            SUITE_TEST(a_replaced_file_is_synced_before_its_name_and_its_name_after),
            SUITE_TEST_SLOW(opening_fails_at_every_disk_call_and_harms_nothing, 60),
+           SUITE_TEST(a_sync_says_nothing_about_what_was_cut_and_written_anew_meanwhile),
            SUITE_TEST(retention_may_fail_at_every_disk_call),
            SUITE_TEST(a_truncation_that_fails_anywhere_leaves_a_log_that_opens))

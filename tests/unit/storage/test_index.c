@@ -114,6 +114,8 @@ enum fault {
     BEYOND_END,
     FROM_ANOTHER,
     NOISE,
+    MIDDLE_TOO_LATE, /* all but the first and the last point to where the next one should */
+    MIDDLE_ODD,      /* all but the first and the last point one off */
     READ_ONLY,
     FAULTS_COUNT
 };
@@ -146,6 +148,11 @@ static void damage(const char *path, const char *name, const char *another, size
         memcpy(x, y, entry);
         memcpy(y, swap, entry);
     }
+    /* The last four bytes of an entry say where: a position, or an offset. */
+    for (size_t at = 2 * entry - 4; fault == MIDDLE_TOO_LATE && at + 2 * entry < bytes; at += entry)
+        memcpy(data + at, data + at + entry, 4);
+    for (size_t at = 2 * entry - 1; fault == MIDDLE_ODD && at + entry < bytes; at += entry)
+        data[at]++;
     if (fault == BEYOND_END)
         memset(data + bytes - 4, 0x7f, 4);
     for (size_t i = 0; fault == NOISE && i < bytes; i++)
@@ -247,6 +254,29 @@ START_TEST(an_index_is_found_wanting_before_it_is_used)
 }
 END_TEST
 
+START_TEST(a_last_time_entry_that_lies_keeps_no_segment)
+{
+    static struct answers expected;
+    char path[PATH_MAX], names[3][64];
+    strcpy(path, fixture_log_path("lying"));
+    make_pristine(path, &expected);
+    index_names(path, ".timeindex", names);
+    void *loaded;
+    size_t bytes = fixture_load(path, names[0], &loaded);
+    uint8_t *data = loaded;
+    data[bytes - 9] ^= 0x10; /* a million milliseconds later */
+    fixture_store(path, names[0], data, bytes);
+    free(loaded);
+    struct log_settings s = fixture_settings();
+    s.segment_bytes = 16000;
+    s.index_interval_bytes = 200;
+    s.retention_ms = 1000;
+    struct log *log = fixture_open(path, &s, &fixture_clean);
+    ck_assert_int_eq(log_retain(log, T0 + 1000 + 200), 1);
+    ck_assert_int_eq(log_close(log), 0);
+}
+END_TEST
+
 START_TEST(a_rebuilt_index_is_the_one_that_was_written)
 {
     static struct answers expected;
@@ -284,4 +314,5 @@ SUITE_MAIN("storage/index", SUITE_TEST(a_search_finds_the_last_entry_at_or_below
            SUITE_TEST(a_time_search_finds_the_last_entry_below),
            SUITE_TEST_SLOW(no_fault_of_an_index_changes_an_answer, 120),
            SUITE_TEST(an_index_is_found_wanting_before_it_is_used),
+           SUITE_TEST(a_last_time_entry_that_lies_keeps_no_segment),
            SUITE_TEST(a_rebuilt_index_is_the_one_that_was_written))
