@@ -32,8 +32,8 @@ void fixture_done(struct fixture *f);
 /* Create the topic, or rewrite it: with more partitions, or with another id. */
 void fixture_topic(struct fixture *f, int topic, int32_t partitions, bool anew);
 void fixture_delete(struct fixture *f, const char *path);
-/* Make an ephemeral node of the administrator's session. */
-void fixture_create_ephemeral(struct fixture *f, const char *path, const char *data);
+/* Put an ephemeral node of the administrator's session in a node's place, in one transaction. */
+void fixture_replace(struct fixture *f, const char *path, const char *data);
 bool fixture_exists(struct fixture *f, const char *path);
 /* Version of the assignment node: how often it was written; -1: never. */
 int32_t fixture_assignment_version(struct fixture *f);
