@@ -147,18 +147,21 @@ END_TEST
 
 START_TEST(killed_broker_registers_again_at_once)
 {
-    struct world *w = world_begin(zk, "/kill");
-    struct node *n = world_node(w, 1);
+    char directory[600];
+    snprintf(directory, sizeof directory, "%s/killed", suite_directory());
     fflush(NULL);
-    pid_t pid = fork();
+    pid_t pid = fork(); /* before there are threads: a world of its own */
     if (pid == 0) {
-        /* Its own world: threads do not survive the fork, and nothing of the parent's is touched. */
-        node_start(w, n);
+        struct world *w = world_begin(zk, "/kill");
+        struct node *n = world_node(w, 1);
+        node_start_at(w, n, 1, directory);
         node_wait_ready(w, n);
         node_create(w, n, "t", 2);
         for (;;)
             pause();
     }
+    struct world *w = world_begin(zk, "/kill");
+    struct node *n = world_node(w, 1);
     struct caller *k = &w->caller;
     int64_t until = clock_boot_ms() + NODE_TIMEOUT_MS;
     while (!admin_exists(w, "/brokers/topics/t/partitions/1/state") && clock_boot_ms() < until)
@@ -167,7 +170,7 @@ START_TEST(killed_broker_registers_again_at_once)
     waitpid(pid, NULL, 0);
     ck_assert(admin_exists(w, "/brokers/ids/1"));
     int64_t start = clock_boot_ms();
-    node_start(w, n);
+    node_start_at(w, n, 1, directory);
     node_wait_ready(w, n);
     wait_higher_epoch(w, n, "t", 0);
     node_wait_leader(w, n, "t", 1, 1);
