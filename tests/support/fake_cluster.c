@@ -2,6 +2,7 @@
 
 #include "broker/cluster/view_builder.h"
 #include "broker/partition/partition.h"
+#include "coordination/coordinator.h"
 #include "tests/support/suite.h"
 
 #include <pthread.h>
@@ -39,6 +40,7 @@ struct cluster {
     uint64_t version;
     pthread_mutex_t lock;
     struct view *view;
+    struct coordinator *coordinator; /* NULL: nobody has asked for it */
     struct subscriber subscribers[LOOPS_MAX];
     size_t subscribers_count;
     int32_t port; /* of the broker, as metadata tells it */
@@ -160,6 +162,7 @@ void fake_cluster_set_port(struct cluster *c, int port)
 
 void fake_cluster_free(struct cluster *c)
 {
+    coordinator_free(c->coordinator, false, 1000);
     view_unref(c->view);
     for (size_t i = 0; i < c->topics_count; i++) {
         for (int32_t n = 0; n < c->topics[i].partitions_count; n++)
@@ -309,9 +312,16 @@ const struct topic_config *cluster_topic_defaults(const struct cluster *c)
     return &defaults;
 }
 
+/* One whose ZooKeeper never answers: what handlers ask of it ends with COORDINATION_LOST. */
 struct coordinator *cluster_coordinator(struct cluster *c)
 {
-    return NULL;
+    const struct coordinator_settings settings = {.connect = "127.0.0.1:1", .session_timeout_ms = 500};
+    struct brook_error error;
+    pthread_mutex_lock(&c->lock);
+    if (!c->coordinator)
+        ck_assert_int_eq(coordinator_new(&settings, &c->coordinator, &error), 0);
+    pthread_mutex_unlock(&c->lock);
+    return c->coordinator;
 }
 
 bool cluster_is_ready(struct cluster *c, struct brook_error *why)

@@ -59,7 +59,7 @@ START_TEST(metadata_names_brokers_topics_and_leaders)
     Brook__MetadataResponse *m = metadata(&x.c, false, names, 4);
     ck_assert_uint_eq(m->n_brokers, 1);
     ck_assert_int_eq(m->brokers[0]->broker_id, 1);
-    ck_assert_uint_eq(m->brokers[0]->port, 9092);
+    ck_assert_uint_eq(m->brokers[0]->port, (uint32_t)x.rig.port);
     ck_assert(envelope_bytes_equal(&m->cluster_id, "fake"));
     ck_assert_int_eq(m->controller_id, 1);
     ck_assert_uint_eq(m->n_topics, 4);
@@ -308,7 +308,7 @@ START_TEST(metadata_of_many_partitions_is_quick)
 {
     struct case_ x;
     begin(&x);
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 10; i++) {
         char name[32];
         snprintf(name, sizeof name, "many-%d", i);
         fake_cluster_add_topic(x.rig.cluster, name, 25);
@@ -322,12 +322,12 @@ START_TEST(metadata_of_many_partitions_is_quick)
         int64_t took = clock_boot_ns() - began;
         one = took < one ? took : one;
         began = clock_boot_ns();
-        ck_assert_uint_eq(metadata(&x.c, true, NULL, 0)->n_topics, 42);
+        ck_assert_uint_eq(metadata(&x.c, true, NULL, 0)->n_topics, 12);
         took = clock_boot_ns() - began;
         all = took < all ? took : all;
     }
-    fprintf(stderr, "# 1 topic %lld us, 1004 partitions %lld us\n", (long long)(one / 1000), (long long)(all / 1000));
-    ck_assert_int_lt(all, one * 400);
+    fprintf(stderr, "# 1 topic %lld us, 254 partitions %lld us\n", (long long)(one / 1000), (long long)(all / 1000));
+    ck_assert_int_lt(all, one * 100);
     end(&x);
 }
 END_TEST
