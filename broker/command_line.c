@@ -105,7 +105,8 @@ static int parse(int argc, char **argv, struct command_line *line)
 static int load(const struct command_line *line, struct settings **ret)
 {
     struct settings_faults faults = {0};
-    int r = settings_load(line->options.file, line->options.overrides, line->options.overrides_count, ret, &faults);
+    int r = settings_load(line->options.file, line->options.overrides, line->options.overrides_count, ret,
+                          &faults);
     for (size_t i = 0; i < faults.count; i++)
         fprintf(stderr, "brookd: %s\n", faults.lines[i]);
     if (r == -BROOK_E_NOMEM)

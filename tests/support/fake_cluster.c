@@ -24,7 +24,7 @@ struct fake_topic {
         struct partition *partition;
         int32_t leader;
         int32_t epoch;
-    } *partitions;
+    } * partitions;
 };
 
 struct subscriber {
@@ -46,7 +46,7 @@ struct cluster {
     int32_t port; /* of the broker, as metadata tells it */
 };
 
-/* ---- views ------------------------------------------------------------------------------------------------- */
+/* ---- views --------------------------------------------------------------------------------------------- */
 
 static const int32_t ourselves = FAKE_CLUSTER_BROKER;
 
@@ -141,7 +141,7 @@ static void publish(struct cluster *c)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* ---- for tests --------------------------------------------------------------------------------------------- */
+/* ---- for tests ----------------------------------------------------------------------------------------- */
 
 struct cluster *fake_cluster_new(const char *directory)
 {
@@ -237,7 +237,8 @@ struct partition *fake_cluster_partition(struct cluster *c, const char *topic, i
     return find(c, topic)->partitions[number].partition;
 }
 
-void fake_cluster_set_leader(struct cluster *c, const char *topic, int32_t number, int32_t leader, int32_t epoch)
+void fake_cluster_set_leader(struct cluster *c, const char *topic, int32_t number, int32_t leader,
+                             int32_t epoch)
 {
     struct fake_partition *p = &find(c, topic)->partitions[number];
     p->leader = leader;
@@ -263,7 +264,8 @@ void fake_cluster_settle(struct cluster *c)
         bool is_there = false;
         struct delivery *d = calloc(1, sizeof *d);
         ck_assert_ptr_nonnull(d);
-        *d = (struct delivery){.item.run = deliver, .lock = &lock, .arrived = &arrived, .is_there = &is_there};
+        *d =
+            (struct delivery){.item.run = deliver, .lock = &lock, .arrived = &arrived, .is_there = &is_there};
         inbox_post(c->subscribers[i].inbox, &d->item);
         pthread_mutex_lock(&lock);
         while (!is_there)
@@ -272,7 +274,7 @@ void fake_cluster_settle(struct cluster *c)
     }
 }
 
-/* ---- cluster.h --------------------------------------------------------------------------------------------- */
+/* ---- cluster.h ----------------------------------------------------------------------------------------- */
 
 int cluster_new(const struct cluster_settings *settings, const struct cluster_events *events,
                 struct cluster **ret_cluster, struct brook_error *error)
@@ -344,31 +346,33 @@ static void run_answer(struct inbox_item *item)
 }
 
 /* Every administrative intent is refused the same way: it has a test of its own with the real cluster. */
-static void refuse(const char *what, const char *name, struct inbox *inbox, cluster_topic_callback *cb, void *arg)
+static void refuse(const char *what, const char *name, struct inbox *inbox, cluster_topic_callback *cb,
+                   void *arg)
 {
     struct answer *a = calloc(1, sizeof *a);
     ck_assert_ptr_nonnull(a);
     a->item.run = run_answer;
     a->cb = cb;
     a->arg = arg;
-    brook_error_set(&a->result.error, BROOK_E_NOT_CONTROLLER, "%s %s: the fake cluster has no controller", what, name);
+    brook_error_set(&a->result.error, BROOK_E_NOT_CONTROLLER, "%s %s: the fake cluster has no controller",
+                    what, name);
     inbox_post(inbox, &a->item);
 }
 
-void cluster_create_topic(struct cluster *c, const struct cluster_new_topic *topic, bool validate_only, int timeout_ms,
-                          struct inbox *inbox, cluster_topic_callback *cb, void *arg)
+void cluster_create_topic(struct cluster *c, const struct cluster_new_topic *topic, bool validate_only,
+                          int timeout_ms, struct inbox *inbox, cluster_topic_callback *cb, void *arg)
 {
     refuse("create", topic->name, inbox, cb, arg);
 }
 
-void cluster_delete_topic(struct cluster *c, const char *name, bool validate_only, int timeout_ms, struct inbox *inbox,
-                          cluster_topic_callback *cb, void *arg)
+void cluster_delete_topic(struct cluster *c, const char *name, bool validate_only, int timeout_ms,
+                          struct inbox *inbox, cluster_topic_callback *cb, void *arg)
 {
     refuse("delete", name, inbox, cb, arg);
 }
 
-void cluster_add_partitions(struct cluster *c, const char *name, int32_t partitions, bool validate_only, int timeout_ms,
-                            struct inbox *inbox, cluster_topic_callback *cb, void *arg)
+void cluster_add_partitions(struct cluster *c, const char *name, int32_t partitions, bool validate_only,
+                            int timeout_ms, struct inbox *inbox, cluster_topic_callback *cb, void *arg)
 {
     refuse("add partitions to", name, inbox, cb, arg);
 }
