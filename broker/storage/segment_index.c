@@ -112,6 +112,13 @@ int segment_index_rebuild(struct segment *s, int32_t interval, pthread_mutex_t *
     return r == 0 ? 0 : -BROOK_E_STORAGE_ERROR;
 }
 
+void segment_index_forget(struct segment *s)
+{
+    s->index_entries = 0;
+    s->time_entries = 0;
+    s->index_doubtful = true;
+}
+
 /* ---- the greatest timestamp -------------------------------------------------------------------------- */
 
 static void take_greater(const struct segment *s, const struct batch_header *h,
