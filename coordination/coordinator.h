@@ -51,6 +51,9 @@ int coordinator_new(const struct coordinator_settings *settings, struct coordina
  * -BROOK_E_CLOSED (posted before this returns), join the thread. Bounded: takes at most about `timeout_ms`,
  * however ZooKeeper behaves. NULL is fine. Not to be called from a reply. */
 void coordinator_free(struct coordinator *c, bool keep_session, int timeout_ms);
+/* The same, but for the memory: calls that are made afterwards are answered -BROOK_E_CLOSED by coordinator_free(),
+ * which does not wait then. For callers whose replies make further calls: stop, drain, free, drain. */
+void coordinator_stop(struct coordinator *c, bool keep_session, int timeout_ms);
 
 /* ---- session ----------------------------------------------------------------------------------------- */
 

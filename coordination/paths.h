@@ -21,6 +21,7 @@
 #define PATH_CONFIG_BROKERS "/config/brokers"
 #define PATH_CONFIG_CHANGES "/config/changes"
 #define PATH_DELETE_TOPICS "/admin/delete_topics"
+#define PATH_DELETED_TOPICS "/admin/deleted_topics"
 #define PATH_REASSIGN "/admin/reassign_partitions"
 #define PATH_PREFERRED_ELECTION "/admin/preferred_replica_election"
 #define PATH_PRODUCER_ID_BLOCK "/latest_producer_id_block"

@@ -26,19 +26,40 @@ int diag_level_parse(const char *text, enum diag_level *ret_level)
     return -BROOK_E_INVALID;
 }
 
-/* Append `text` as the inside of a JSON string; what does not fit is dropped. */
+/* Bytes of the UTF-8 character at `p`, 0 when there is none (cut, overlong, a surrogate, beyond U+10FFFF). */
+static size_t utf8_bytes(const unsigned char *p)
+{
+    if (p[0] < 0x80)
+        return 1;
+    size_t bytes = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+    if (p[0] < 0xc2 || p[0] > 0xf4)
+        return 0;
+    for (size_t i = 1; i < bytes; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf0 && p[1] < 0x90) ||
+        (p[0] == 0xf4 && p[1] > 0x8f))
+        return 0;
+    return bytes;
+}
+
+/* Append `text` as the inside of a JSON string; what does not fit is dropped, what is not UTF-8 replaced. */
 static size_t json_escape(char *to, size_t room, const char *text)
 {
     size_t n = 0;
-    for (const unsigned char *p = (const unsigned char *)text; *p && n + 7 < room; p++) {
+    const unsigned char *p = (const unsigned char *)text;
+    while (*p && n + 7 < room) {
+        size_t bytes = utf8_bytes(p);
         if (*p == '"' || *p == '\\') {
             to[n++] = '\\';
             to[n++] = (char)*p;
-        } else if (*p < 0x20) {
-            n += (size_t)snprintf(to + n, room - n, "\\u%04x", *p);
+        } else if (*p < 0x20 || bytes == 0) {
+            n += (size_t)snprintf(to + n, room - n, "\\u%04x", bytes == 0 ? 0xfffd : *p);
         } else {
-            to[n++] = (char)*p;
+            memcpy(to + n, p, bytes);
+            n += bytes;
         }
+        p += bytes == 0 ? 1 : bytes;
     }
     to[n] = '\0';
     return n;
@@ -51,7 +72,8 @@ static void one_line(char *text)
             *text = ' ';
 }
 
-static void write_stderr(const struct diag *diag, enum diag_level level, const char *subject, char *message)
+static void write_stderr(const struct diag *diag, enum diag_level level, const char *subject,
+                         const char *message)
 {
     char line[DIAG_LINE_MAX];
     char when[40];
@@ -71,10 +93,10 @@ static void write_stderr(const struct diag *diag, enum diag_level level, const c
         n += json_escape(line + n, sizeof line - n - 4, message);
         n += (size_t)snprintf(line + n, sizeof line - n, "\"}\n");
     } else {
-        one_line(message);
         int made = snprintf(line, sizeof line, "%-5s %s %s%s%s\n", level_names[level], when, subject,
                             *subject ? " " : "", message);
         n = (size_t)made < sizeof line ? (size_t)made : sizeof line - 1;
+        one_line(line);
         line[n - 1] = '\n';
     }
     while (write(STDERR_FILENO, line, n) < 0 && errno == EINTR)

@@ -1,7 +1,7 @@
 #include "proto/base/err.h"
 
+#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 struct entry {
     int code;
@@ -16,9 +16,17 @@ static const struct entry entries[] = {
 #undef X
 };
 
+/* Without its sign. INT_MIN, which a peer may send, has no positive twin. */
+static int positive(int code)
+{
+    if (code == INT_MIN)
+        return INT_MAX;
+    return code < 0 ? -code : code;
+}
+
 static const struct entry *find(int code)
 {
-    int wanted = abs(code);
+    int wanted = positive(code);
     for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++)
         if (entries[i].code == wanted)
             return &entries[i];
@@ -42,16 +50,16 @@ enum brook_advice brook_error_advice(int code)
     const struct entry *e = find(code);
     if (e)
         return e->advice;
-    return abs(code) >= BROOK_E_SERVER_ERROR ? BROOK_ADVICE_RETRY : BROOK_ADVICE_FATAL;
+    return positive(code) >= BROOK_E_SERVER_ERROR ? BROOK_ADVICE_RETRY : BROOK_ADVICE_FATAL;
 }
 
 int brook_error_setv(struct brook_error *error, int code, const char *format, va_list args)
 {
     if (error) {
-        error->code = abs(code);
+        error->code = positive(code);
         vsnprintf(error->text, sizeof error->text, format, args);
     }
-    return -abs(code);
+    return -positive(code);
 }
 
 int brook_error_set(struct brook_error *error, int code, const char *format, ...)

@@ -26,7 +26,7 @@ enum field_at {
 #define LENGTH_MIN (BATCH_HEADER_BYTES - BATCH_PREFIX_BYTES)
 /* A message of the formats before v2, empty, takes 14 bytes: whatever claims less is not one of them. */
 #define OLD_LENGTH_MIN 14
-#define KNOWN_ATTRIBUTES \
+#define KNOWN_ATTRIBUTES                                                                                     \
     (BATCH_CODEC_MASK | BATCH_LOG_APPEND_TIME | BATCH_TRANSACTIONAL | BATCH_CONTROL | BATCH_DELETE_HORIZON)
 
 static void read_fields(const uint8_t *p, struct batch_header *h)
@@ -45,9 +45,9 @@ static void read_fields(const uint8_t *p, struct batch_header *h)
     h->records_count = (int32_t)be32_read(p + AT_RECORDS_COUNT);
 }
 
-int batch_read_header(const void *data, size_t bytes, struct batch_header *ret_header)
+/* What must be right for the bytes to be a batch at all. */
+static int read_frame(const uint8_t *p, size_t bytes, struct batch_header *h)
 {
-    const uint8_t *p = data;
     if (bytes < BATCH_HEADER_BYTES)
         return -BROOK_E_AGAIN;
     int32_t length = (int32_t)be32_read(p + AT_LENGTH);
@@ -57,11 +57,23 @@ int batch_read_header(const void *data, size_t bytes, struct batch_header *ret_h
         return -BROOK_E_UNSUPPORTED_FORMAT;
     if (p[AT_MAGIC] != BATCH_MAGIC || length < LENGTH_MIN)
         return -BROOK_E_BAD_BATCH;
+    read_fields(p, h);
+    return 0;
+}
 
+static bool offsets_are_good(const struct batch_header *h)
+{
+    return h->base_offset >= 0 && h->last_offset_delta >= 0 && h->records_count >= 0 &&
+           h->base_offset < INT64_MAX - h->last_offset_delta;
+}
+
+int batch_read_header(const void *data, size_t bytes, struct batch_header *ret_header)
+{
     struct batch_header h;
-    read_fields(p, &h);
-    if (h.base_offset < 0 || h.last_offset_delta < 0 || h.records_count < 0 ||
-        h.base_offset > INT64_MAX - h.last_offset_delta - 1)
+    int r = read_frame(data, bytes, &h);
+    if (r < 0)
+        return r;
+    if (!offsets_are_good(&h))
         return -BROOK_E_BAD_BATCH;
     *ret_header = h;
     return bytes < h.total_bytes ? -BROOK_E_AGAIN : 0;
@@ -70,7 +82,8 @@ int batch_read_header(const void *data, size_t bytes, struct batch_header *ret_h
 int batch_check_crc(const void *data, const struct batch_header *h)
 {
     const uint8_t *p = data;
-    return crc32c(0, p + AT_ATTRIBUTES, h->total_bytes - AT_ATTRIBUTES) == h->crc ? 0 : -BROOK_E_CORRUPT_BATCH;
+    return crc32c(0, p + AT_ATTRIBUTES, h->total_bytes - AT_ATTRIBUTES) == h->crc ? 0
+                                                                                  : -BROOK_E_CORRUPT_BATCH;
 }
 
 static int check_attributes(const struct batch_header *h, struct brook_error *error)
@@ -90,15 +103,18 @@ static int check_attributes(const struct batch_header *h, struct brook_error *er
 static int check_counts(const struct batch_header *h, struct brook_error *error)
 {
     if (h->records_count < 1 || h->records_count > BATCH_RECORDS_MAX)
-        return brook_error_set(error, BROOK_E_BAD_BATCH, "the batch has %" PRId32 " records", h->records_count);
-    if (h->last_offset_delta != h->records_count - 1)
+        return brook_error_set(error, BROOK_E_BAD_BATCH, "the batch has %" PRId32 " records",
+                               h->records_count);
+    if (!offsets_are_good(h) || h->last_offset_delta != h->records_count - 1)
         return brook_error_set(error, BROOK_E_BAD_BATCH,
-                               "the batch has %" PRId32 " records, but last offset delta %" PRId32,
-                               h->records_count, h->last_offset_delta);
+                               "the batch has %" PRId32 " records from offset %" PRId64
+                               ", but last offset delta %" PRId32,
+                               h->records_count, h->base_offset, h->last_offset_delta);
     if ((h->attributes & BATCH_CODEC_MASK) == CODEC_NONE &&
         (size_t)h->records_count > (h->total_bytes - BATCH_HEADER_BYTES) / RECORD_BYTES_MIN)
-        return brook_error_set(error, BROOK_E_BAD_BATCH, "the batch has %zu bytes, too few for %" PRId32 " records",
-                               h->total_bytes, h->records_count);
+        return brook_error_set(error, BROOK_E_BAD_BATCH,
+                               "the batch has %zu bytes, too few for %" PRId32 " records", h->total_bytes,
+                               h->records_count);
     return 0;
 }
 
@@ -114,23 +130,25 @@ static int check_producer(const struct batch_header *h, struct brook_error *erro
                            h->producer_id, h->producer_epoch, h->base_sequence);
 }
 
-/* The header, and the batch as a whole: format, size, checksum. */
+/* Format, size and checksum come first: bytes that were spoilt on their way are worth another try, while what
+ * is wrong under a right checksum stays wrong. */
 static int check_frame(const uint8_t *p, size_t bytes, size_t message_bytes_max, struct batch_header *h,
                        struct brook_error *error)
 {
     /* A message of an old format may be shorter than a v2 header. */
     bool is_old = bytes > AT_MAGIC && bytes < BATCH_HEADER_BYTES && p[AT_MAGIC] < BATCH_MAGIC;
-    int r = is_old ? -BROOK_E_UNSUPPORTED_FORMAT : batch_read_header(p, bytes, h);
+    int r = is_old ? -BROOK_E_UNSUPPORTED_FORMAT : read_frame(p, bytes, h);
     if (r == -BROOK_E_UNSUPPORTED_FORMAT)
-        return brook_error_set(error, r, "message format v%d; v2 is needed", p[AT_MAGIC]);
-    if (r == -BROOK_E_AGAIN && bytes < BATCH_HEADER_BYTES)
+        return brook_error_set(error, BROOK_E_UNSUPPORTED_FORMAT, "message format v%d; v2 is needed",
+                               p[AT_MAGIC]);
+    if (r == -BROOK_E_AGAIN)
         return brook_error_set(error, BROOK_E_BAD_BATCH, "%zu bytes are too few for a batch", bytes);
-    if (r < 0 && r != -BROOK_E_AGAIN)
-        return brook_error_set(error, r, "the batch's header is malformed");
+    if (r < 0)
+        return brook_error_set(error, BROOK_E_BAD_BATCH, "the batch's length or magic makes no sense");
     if (h->total_bytes > message_bytes_max)
         return brook_error_set(error, BROOK_E_MESSAGE_TOO_LARGE, "the batch has %zu bytes, %zu are allowed",
                                h->total_bytes, message_bytes_max);
-    if (r < 0)
+    if (bytes < h->total_bytes)
         return brook_error_set(error, BROOK_E_BAD_BATCH, "the batch has %zu bytes, only %zu came",
                                h->total_bytes, bytes);
     if (batch_check_crc(p, h) < 0)

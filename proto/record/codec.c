@@ -108,6 +108,9 @@ int codec_compress(struct codec *codec, enum codec_id id, const void *from, size
     return kinds[id].compress(&codec->compressors[id], from, from_bytes, to, to_capacity, ret_bytes);
 }
 
+/* An address for no bytes, where no buffer was needed yet. */
+static const uint8_t out_of_nothing[1];
+
 int codec_expand(struct codec *codec, enum codec_id id, const void *from, size_t from_bytes, size_t bytes_max,
                  const void **ret_data, size_t *ret_bytes)
 {
@@ -119,7 +122,7 @@ int codec_expand(struct codec *codec, enum codec_id id, const void *from, size_t
     codec_output_done(&out);
     if (r < 0)
         return r;
-    *ret_data = out.data;
+    *ret_data = out.data ? out.data : out_of_nothing;
     *ret_bytes = out.bytes;
     return 0;
 }

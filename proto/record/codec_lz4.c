@@ -4,7 +4,6 @@
 #include "proto/base/err.h"
 
 #include <lz4frame.h>
-#include <stdbool.h>
 
 /* Room for a whole block spares the library a copy through its own buffer. */
 #define BLOCK_BYTES ((size_t)64 << 10)
@@ -29,26 +28,22 @@ int lz4_compress(void **context, const void *from, size_t from_bytes, void *to, 
 
 static int expand_frames(LZ4F_dctx *context, const uint8_t *from, size_t from_bytes, struct codec_output *out)
 {
-    size_t taken = 0;
-    bool is_whole = false;
-    for (;;) {
+    size_t taken = 0, hint;
+    do {
         uint8_t *at;
-        size_t room;
+        size_t room, in = from_bytes - taken;
         int r = codec_output_room(out, BLOCK_BYTES, &at, &room);
         if (r < 0)
             return r;
-        size_t in = from_bytes - taken;
-        if (in == 0 && is_whole)
-            return 0;
-        size_t hint = LZ4F_decompress(context, at, &room, from + taken, &in, NULL);
+        hint = LZ4F_decompress(context, at, &room, from + taken, &in, NULL);
         if (LZ4F_isError(hint) || (in == 0 && room == 0))
             return -BROOK_E_CORRUPT_BATCH;
         taken += in;
-        is_whole = hint == 0;
         r = codec_output_wrote(out, room);
         if (r < 0)
             return r;
-    }
+    } while (taken < from_bytes || hint != 0);
+    return 0;
 }
 
 int lz4_expand(void **context, const void *from, size_t from_bytes, struct codec_output *out)
@@ -60,8 +55,12 @@ int lz4_expand(void **context, const void *from, size_t from_bytes, struct codec
         *context = d;
     }
     int r = expand_frames(d, from, from_bytes, out);
-    if (r < 0)
-        LZ4F_resetDecompressionContext(d);
+    if (r < 0) {
+        /* LZ4F_resetDecompressionContext() forgets to forget the content size of the frame that failed: the
+         * next frame would be refused for it. */
+        lz4_expand_done(d);
+        *context = NULL;
+    }
     return r;
 }
 

@@ -80,6 +80,8 @@ int codec_output_reserve(struct codec_output *out, size_t bytes)
 int codec_output_room(struct codec_output *out, size_t wish, uint8_t **ret_at, size_t *ret_room)
 {
     size_t left = out->bytes_max - out->bytes;
+    if (wish == 0)
+        wish = 1;
     if (wish > left)
         wish = left;
     if (wish > out->capacity - out->bytes) {

@@ -100,7 +100,7 @@ int snappy_stream_expand(void **context, const void *from, size_t from_bytes, st
         }
         uint32_t bytes = be32_read(p);
         p += 4;
-        if (bytes == 0 || bytes > (size_t)(end - p))
+        if (bytes > (size_t)(end - p))
             return -BROOK_E_CORRUPT_BATCH;
         int r = expand_block(p, bytes, out);
         if (r < 0)

@@ -3,7 +3,6 @@
 
 #include "proto/base/err.h"
 
-#include <stdbool.h>
 #include <zstd.h>
 #include <zstd_errors.h>
 
@@ -34,7 +33,7 @@ void zstd_compress_done(void *context)
     ZSTD_freeCCtx(context);
 }
 
-/* With room for the whole frame the library writes straight into it; else it goes through a window of its own. */
+/* With room for the whole frame the library writes straight into it, else through a window of its own. */
 static size_t room_wish(const uint8_t *from, size_t bytes)
 {
     unsigned long long claimed = ZSTD_getFrameContentSize(from, bytes);
@@ -47,30 +46,28 @@ static size_t room_wish(const uint8_t *from, size_t bytes)
 static int expand_frames(ZSTD_DCtx *context, const void *from, size_t from_bytes, struct codec_output *out)
 {
     ZSTD_inBuffer in = {.src = from, .size = from_bytes};
-    size_t wish = room_wish(from, from_bytes);
-    bool is_whole = false;
-    for (;;) {
-        if (in.pos == in.size && is_whole)
-            return 0;
+    size_t hint = 0;
+    do {
         ZSTD_outBuffer to = {0};
         uint8_t *at;
+        size_t before = in.pos;
+        /* 0: a frame has ended, or none has begun. */
+        size_t wish = hint == 0 ? room_wish((const uint8_t *)from + in.pos, in.size - in.pos) : ROOM_WISH;
         int r = codec_output_room(out, wish, &at, &to.size);
         if (r < 0)
             return r;
         to.dst = at;
-        size_t before = in.pos;
-        size_t hint = ZSTD_decompressStream(context, &to, &in);
+        hint = ZSTD_decompressStream(context, &to, &in);
         if (ZSTD_isError(hint))
             return ZSTD_getErrorCode(hint) == ZSTD_error_memory_allocation ? -BROOK_E_NOMEM
-                                                                          : -BROOK_E_CORRUPT_BATCH;
+                                                                           : -BROOK_E_CORRUPT_BATCH;
         if (in.pos == before && to.pos == 0)
             return -BROOK_E_CORRUPT_BATCH;
         r = codec_output_wrote(out, to.pos);
         if (r < 0)
             return r;
-        is_whole = hint == 0;
-        wish = is_whole ? room_wish((const uint8_t *)from + in.pos, in.size - in.pos) : ROOM_WISH;
-    }
+    } while (in.pos < in.size || hint != 0);
+    return 0;
 }
 
 int zstd_expand(void **context, const void *from, size_t from_bytes, struct codec_output *out)

@@ -1,0 +1,90 @@
+/* The cluster thread: this broker's part in the cluster.
+ *
+ * Registers the broker, stands for controller (and acts as it), follows what ZooKeeper says, opens, leads and closes
+ * the partitions hosted here (logs on disk threads), publishes views, and carries the administrative intents of
+ * handlers to ZooKeeper. Handlers call from I/O loops; answers come to their inbox.
+ */
+#ifndef BROOK_CLUSTER_CLUSTER_H
+#define BROOK_CLUSTER_CLUSTER_H
+
+#include "broker/cluster/view.h"
+#include "proto/base/inbox.h"
+
+struct cluster;
+struct coordinator;
+struct data_dir;
+struct diag;
+struct offsets;
+
+struct cluster_settings {
+    int32_t broker_id;
+    const char *advertised_host;
+    int32_t advertised_port;
+    const char *rack;              /* NULL: none */
+    const char *zookeeper_connect;
+    int zookeeper_session_timeout_ms;
+    const char *const *data_dirs;  /* log.dirs */
+    size_t data_dirs_count;
+    int disk_threads_count;
+    int32_t partitions_default;    /* num.partitions */
+    int32_t replicas_default;      /* default.replication.factor */
+    int64_t retention_check_ms;    /* log.retention.check.interval.ms */
+    int64_t controlled_shutdown_ms_max;
+    struct topic_config topic_defaults;
+    const struct diag *diag;
+};
+
+/* Connect, agree on the cluster id, lock the data directories, open logs, register: all in the background; `ready` is
+ * posted once (views come before it) with error 0, or with what makes the broker unable to start
+ * (id in use by a live broker, another cluster's directory, directory locked, ...).
+ * Unreachable ZooKeeper is not an error: it is waited for, and said once per while. */
+struct cluster_events {
+    struct inbox *inbox;
+    void (*ready)(void *arg, const struct brook_error *error);
+    void *arg;
+};
+int cluster_new(const struct cluster_settings *settings, const struct cluster_events *events,
+                struct cluster **ret_cluster, struct brook_error *error);
+/* In this order at stop: cluster_drain (not ready any more; move what can be moved; unregister; bounded by
+ * controlled_shutdown_ms_max whether ZooKeeper is there or not; waits), then the I/O loops end, then cluster_free (close
+ * logs, checkpoints, clean-stop marker, ZooKeeper session; join). */
+void cluster_drain(struct cluster *cluster);
+void cluster_free(struct cluster *cluster);
+
+/* Each I/O loop subscribes once: `changed` runs on the loop with a reference that it owns. */
+typedef void cluster_view_callback(void *arg, struct view *view);
+int cluster_subscribe(struct cluster *cluster, struct inbox *inbox, cluster_view_callback *changed, void *arg);
+
+struct coordinator *cluster_coordinator(struct cluster *cluster);
+/* Where groups' offsets are committed to and fetched from; its work is done on the cluster thread. */
+struct offsets *cluster_offsets(struct cluster *cluster);
+/* Settings of topics that say nothing of their own. */
+const struct topic_config *cluster_topic_defaults(const struct cluster *cluster);
+/* Registered and serving; else a sentence why not. Any thread. */
+bool cluster_is_ready(struct cluster *cluster, struct brook_error *why);
+
+/* ---- administrative intents ------------------------------------------------------------------------------ */
+
+struct cluster_new_topic {
+    const char *name; /* checked here */
+    int32_t partitions; /* 0: default */
+    int32_t replicas;
+    const struct znode_config *config;
+};
+struct cluster_topic_result {
+    struct brook_error error; /* code 0: done */
+    struct topic_id topic_id;
+    int32_t partitions;
+    int32_t replicas;
+};
+typedef void cluster_topic_callback(void *arg, const struct cluster_topic_result *result);
+
+/* Answered once on `inbox`: when the topic exists and its partitions have leaders that this broker's view shows (or
+ * at `timeout_ms`: -BROOK_E_TIMED_OUT, the intent stays). Arguments are copied. */
+void cluster_create_topic(struct cluster *cluster, const struct cluster_new_topic *topic, bool validate_only,
+                          int timeout_ms, struct inbox *inbox, cluster_topic_callback *cb, void *arg);
+void cluster_delete_topic(struct cluster *cluster, const char *name, bool validate_only, int timeout_ms,
+                          struct inbox *inbox, cluster_topic_callback *cb, void *arg);
+void cluster_add_partitions(struct cluster *cluster, const char *name, int32_t partitions, bool validate_only,
+                            int timeout_ms, struct inbox *inbox, cluster_topic_callback *cb, void *arg);
+#endif

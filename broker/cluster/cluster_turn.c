@@ -1,0 +1,370 @@
+/* The cluster thread's turn: from what was read to partitions, states and views. */
+#include "broker/cluster/cluster_internal.h"
+#include "broker/partition/partition.h"
+#include "coordination/tombstones.h"
+#include "proto/base/cleanup.h"
+#include "proto/base/clock.h"
+#include "proto/base/diag.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- reading ---------------------------------------------------------------------------------------- */
+
+void cluster_read_all(struct cluster *c)
+{
+    c->compare_is_due = true;
+    c->reread_ms = clock_boot_ms() + CLUSTER_REREAD_MS;
+    state_reader_read_all(c->reader);
+}
+
+static void reader_settled(void *arg, int err)
+{
+    struct cluster *c = arg;
+    if (err) {
+        c->reread_ms = clock_boot_ms() + CLUSTER_RETRY_MS;
+        return;
+    }
+    if (!state_reader_is_complete(c->reader))
+        return;
+    if (c->topics_are_due && c->topics_watch)
+        observation_poke(c->topics_watch);
+    c->topics_are_due = false;
+}
+
+static void reader_met_odd(void *arg, const char *path, const struct brook_error *error)
+{
+    struct cluster *c = arg;
+    diag_log(c->s.diag, DIAG_WARN, "", "%s makes no sense and is passed over: %s", path, error->text);
+}
+
+static void controller_outdated(void *arg)
+{
+    struct cluster *c = arg;
+    diag_log(c->s.diag, DIAG_INFO, "", "a write as controller was refused: another one was elected");
+    controller_seat_outdated(c->seat);
+}
+
+int cluster_turn_new(struct cluster *c)
+{
+    int err = image_new(&c->s.topic_defaults, &c->image);
+    if (err)
+        return err;
+    struct state_reader_events reader_events = {reader_settled, reader_met_odd, c};
+    err = state_reader_new(c->coordinator, &c->inbox, c->image, &reader_events, &c->reader);
+    if (err)
+        return err;
+    struct controller_driver_settings controller = {
+        .coordinator = c->coordinator,
+        .inbox = &c->inbox,
+        .image = c->image,
+        .reader = c->reader,
+        .diag = c->s.diag,
+        .outdated = controller_outdated,
+        .arg = c,
+    };
+    struct intents_settings intents = {
+        .coordinator = c->coordinator,
+        .inbox = &c->inbox,
+        .image = c->image,
+        .reader = c->reader,
+        .defaults = &c->s.topic_defaults,
+        .partitions_default = c->s.partitions_default,
+        .replicas_default = c->s.replicas_default,
+    };
+    err = controller_driver_new(&controller, &c->controller);
+    if (!err)
+        err = intents_new(&intents, &c->intents);
+    if (!err)
+        err = offsets_new(c->coordinator, &c->inbox, &c->offsets);
+    if (!err)
+        err = served_new(c->coordinator, &c->inbox, c->s.broker_id, c->s.diag, &c->served);
+    return err;
+}
+
+void cluster_topic_hosting_changed(void *arg, const char *topic)
+{
+    struct cluster *c = arg;
+    struct image_topic *found = image_find(c->image, topic);
+    if (found)
+        image_mark(found);
+    c->view_is_due = true;
+}
+
+/* ---- what changed ----------------------------------------------------------------------------------- */
+
+static void give_up_gone(struct cluster *c)
+{
+    for (struct image_gone *gone; (gone = image_take_gone(c->image)) != NULL; free(gone)) {
+        hosting_unwant(c->hosting, gone->name, &gone->topic_id);
+        if (!image_find(c->image, gone->name))
+            served_forget(c->served, gone->name);
+        c->view_is_due = true;
+    }
+}
+
+/* Written for people, when the dust has settled. */
+static void update_served(struct cluster *c, const struct image_topic *topic)
+{
+    size_t count = (size_t)topic->node.partitions_count;
+    AUTO_FREE int32_t *leads = malloc((count + 1) * sizeof *leads);
+    size_t leads_count = 0;
+    if (!leads || topic->is_being_deleted)
+        return;
+    for (int32_t i = 0; i < topic->node.partitions_count; i++)
+        if (hosting_leads(c->hosting, topic, i))
+            leads[leads_count++] = i;
+    served_set(c->served, topic->name, leads, leads_count, NULL, 0);
+}
+
+/* Half-read topics are left alone until the reader is through: they would look leaderless. */
+static void follow_changed(struct cluster *c)
+{
+    if (!state_reader_is_idle(c->reader))
+        return;
+    for (struct image_topic *topic; (topic = image_take_changed(c->image)) != NULL;) {
+        hosting_follow(c->hosting, topic);
+        controller_driver_consider(c->controller, topic);
+        update_served(c, topic);
+        c->view_is_due = true;
+    }
+    if (c->compare_is_due && c->is_registered && state_reader_is_complete(c->reader)) {
+        c->compare_is_due = false;
+        hosting_compare(c->hosting, c->image);
+    }
+}
+
+/* ---- giving up directories -------------------------------------------------------------------------- */
+
+struct tombstone_set {
+    const struct topic_id *ids;
+    size_t count;
+};
+
+static bool is_deleted(void *arg, const struct topic_id *topic_id)
+{
+    const struct tombstone_set *set = arg;
+    for (size_t i = 0; i < set->count; i++)
+        if (topic_id_equal(&set->ids[i], topic_id))
+            return true;
+    return false;
+}
+
+static void tombstones_known(void *arg, int err, const struct topic_id *ids, size_t count)
+{
+    struct cluster *c = arg;
+    struct tombstone_set set = {ids, count};
+    c->is_reading_tombstones = false;
+    c->tombstones_ms = clock_boot_ms() + CLUSTER_TOMBSTONES_MS;
+    if (!err && c->is_registered)
+        hosting_give_up(c->hosting, is_deleted, &set);
+}
+
+static int64_t give_up_unwanted(struct cluster *c, int64_t now_ms)
+{
+    if (!hosting_has_unwanted(c->hosting) || c->is_reading_tombstones || !c->is_registered ||
+        !state_reader_is_complete(c->reader))
+        return INT64_MAX;
+    if (now_ms < c->tombstones_ms)
+        return c->tombstones_ms;
+    c->is_reading_tombstones = true;
+    tombstones_read(c->coordinator, controller_driver_is_active(c->controller), &c->inbox, tombstones_known,
+                    c);
+    return INT64_MAX;
+}
+
+/* ---- views ------------------------------------------------------------------------------------------ */
+
+struct block_partition {
+    struct cluster *cluster;
+    const struct image_topic *topic;
+};
+
+static void fill_partition(const void *arg, int32_t number, struct view_partition *ret)
+{
+    const struct block_partition *at = arg;
+    const struct image_partition *p = &at->topic->partitions[number];
+    const struct znode_replicas *replicas = &at->topic->node.replicas[number];
+    *ret = (struct view_partition){
+        .leader = p->leader,
+        .leader_epoch = p->leader_epoch,
+        .replicas_count = replicas->count,
+        .isr_count = p->isr_count,
+        .replicas = replicas->brokers,
+        .isr = p->isr,
+        .local = hosting_find(at->cluster->hosting, at->topic, number),
+    };
+}
+
+static struct view_block *make_block(struct cluster *c, const struct image_topic *topic)
+{
+    struct block_partition at = {c, topic};
+    struct view_block_source source = {
+        .name = topic->name,
+        .topic_id = topic->node.topic_id,
+        .config = &topic->config,
+        .being_deleted = topic->is_being_deleted,
+        .partitions_count = topic->node.partitions_count,
+        .partition = fill_partition,
+        .arg = &at,
+    };
+    return view_block_new(&source);
+}
+
+static struct view *make_view(struct cluster *c)
+{
+    size_t brokers_count, topics_count = image_topics_count(c->image);
+    const struct image_broker *from = image_brokers(c->image, &brokers_count);
+    AUTO_FREE struct view_broker *brokers = calloc(brokers_count + 1, sizeof *brokers);
+    AUTO_FREE struct view_block **blocks = calloc(topics_count + 1, sizeof(struct view_block *));
+    if (!brokers || !blocks)
+        return NULL;
+    for (size_t i = 0; i < brokers_count; i++)
+        brokers[i] =
+            (struct view_broker){from[i].broker_id, from[i].node.host, from[i].node.port, from[i].node.rack};
+    for (size_t i = 0; i < topics_count; i++) {
+        struct image_topic *topic = image_topic_at(c->image, i);
+        if (!topic->block)
+            topic->block = make_block(c, topic);
+        if (!topic->block)
+            return NULL;
+        blocks[i] = topic->block;
+    }
+    struct view_source source = {c->views + 1,  c->cluster_id, c->controller_id, brokers,
+                                 brokers_count, blocks,        topics_count};
+    return view_new(&source);
+}
+
+struct view_post {
+    struct inbox_item item;
+    struct view *view;
+    cluster_view_callback *changed;
+    void *arg;
+};
+
+static void deliver_view(struct inbox_item *item)
+{
+    AUTO_FREE struct view_post *post = CONTAINER_OF(item, struct view_post, item);
+    post->changed(post->arg, post->view);
+}
+
+static void post_view(const struct subscriber *to, struct view *view)
+{
+    struct view_post *post = malloc(sizeof *post);
+    if (!post)
+        return; /* the next view makes up for it */
+    *post = (struct view_post){
+        .item.run = deliver_view, .view = view_ref(view), .changed = to->changed, .arg = to->arg};
+    inbox_post(to->inbox, &post->item);
+}
+
+/* Not before everything was read once: an empty view would deny topics that exist. Not while stopping: the
+ * loops that would take it come to their end. */
+static int64_t publish(struct cluster *c, int64_t now_ms)
+{
+    if (!c->view_is_due || (!c->views && !state_reader_is_complete(c->reader)) || c->is_draining ||
+        !state_reader_is_idle(c->reader))
+        return INT64_MAX;
+    if (now_ms < c->view_ms + CLUSTER_VIEW_MS)
+        return c->view_ms + CLUSTER_VIEW_MS;
+    struct view *view = make_view(c);
+    if (!view)
+        return now_ms + CLUSTER_RETRY_MS;
+    c->view_is_due = false;
+    c->view_ms = now_ms;
+    c->views++;
+    pthread_mutex_lock(&c->lock);
+    struct view *before = c->view;
+    c->view = view;
+    for (struct subscriber *to = c->subscribers; to; to = to->next)
+        post_view(to, view);
+    pthread_mutex_unlock(&c->lock);
+    view_unref(before);
+    return INT64_MAX;
+}
+
+int cluster_subscribe(struct cluster *c, struct inbox *inbox, cluster_view_callback *changed, void *arg)
+{
+    struct subscriber *subscriber = malloc(sizeof *subscriber);
+    if (!subscriber)
+        return -BROOK_E_NOMEM;
+    pthread_mutex_lock(&c->lock);
+    *subscriber = (struct subscriber){c->subscribers, inbox, changed, arg};
+    c->subscribers = subscriber;
+    if (c->view)
+        post_view(subscriber, c->view);
+    pthread_mutex_unlock(&c->lock);
+    return 0;
+}
+
+void cluster_drop_views(struct cluster *c)
+{
+    pthread_mutex_lock(&c->lock);
+    struct view *view = TAKE(c->view);
+    pthread_mutex_unlock(&c->lock);
+    view_unref(view);
+    for (size_t i = 0; i < image_topics_count(c->image); i++)
+        image_mark(image_topic_at(c->image, i));
+}
+
+/* ---- the turn --------------------------------------------------------------------------------------- */
+
+static void judge_readiness(struct cluster *c)
+{
+    if (c->is_draining || c->has_failed)
+        return;
+    if (!c->is_connected)
+        cluster_set_ready(c, c->was_registered ? "the connection to ZooKeeper is lost"
+                                               : "waiting for ZooKeeper");
+    else if (!c->is_opened)
+        cluster_set_ready(c, "opening the logs");
+    else if (!c->is_registered)
+        cluster_set_ready(c, "not registered in ZooKeeper");
+    else if (!c->views || !state_reader_is_complete(c->reader))
+        cluster_set_ready(c, "reading the cluster's state");
+    else if (c->has_said_ready || !c->view_is_due)
+        cluster_say_ready(c);
+}
+
+static int64_t sooner(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The last view posted shows the image as it is. */
+static bool view_is_current(const struct cluster *c)
+{
+    return c->views && !c->view_is_due && state_reader_is_idle(c->reader);
+}
+
+static int64_t reread(struct cluster *c, int64_t now_ms)
+{
+    if (!c->is_registered || !c->is_connected)
+        return INT64_MAX;
+    if (now_ms >= c->reread_ms)
+        cluster_read_all(c);
+    return c->reread_ms;
+}
+
+int64_t cluster_turn(struct cluster *c, int64_t now_ms)
+{
+    int64_t next = INT64_MAX;
+    give_up_gone(c);
+    if (image_take_brokers_changed(c->image)) {
+        controller_driver_consider_all(c->controller);
+        c->view_is_due = true;
+    }
+    follow_changed(c);
+    if (!c->is_draining && !c->has_failed) {
+        next = sooner(next, give_up_unwanted(c, now_ms));
+        next = sooner(next, controller_driver_run(c->controller, now_ms));
+        next = sooner(next, served_tick(c->served, now_ms));
+        next = sooner(next, reread(c, now_ms));
+    }
+    next = sooner(next, publish(c, now_ms));
+    next = sooner(next, intents_tick(c->intents, now_ms, view_is_current(c)));
+    next = sooner(next, hosting_tick(c->hosting, now_ms));
+    judge_readiness(c);
+    return next;
+}

@@ -1,0 +1,402 @@
+#include "broker/cluster/hosting.h"
+
+#include "broker/cluster/hosting_internal.h"
+#include "proto/base/diag.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *hosted_subject(const struct hosted *h, int32_t epoch, char buffer[HOSTED_SUBJECT_BYTES])
+{
+    if (epoch < 0)
+        snprintf(buffer, HOSTED_SUBJECT_BYTES, "partition=%s/%" PRId32, h->topic, h->number);
+    else
+        snprintf(buffer, HOSTED_SUBJECT_BYTES, "partition=%s/%" PRId32 " epoch=%" PRId32, h->topic, h->number,
+                 epoch);
+    return buffer;
+}
+
+/* ---- life ------------------------------------------------------------------------------------------- */
+
+static int add_dirs(struct hosting *hosting, const struct hosting_settings *settings)
+{
+    hosting->dirs = calloc(settings->data_dirs_count, sizeof *hosting->dirs);
+    if (!hosting->dirs)
+        return -BROOK_E_NOMEM;
+    for (size_t i = 0; i < settings->data_dirs_count; i++) {
+        struct host_dir *dir = &hosting->dirs[hosting->dirs_count];
+        dir->hosting = hosting;
+        dir->path = strdup(settings->data_dirs[i]);
+        if (!dir->path)
+            return -BROOK_E_NOMEM;
+        pthread_mutex_init(&dir->lock, NULL);
+        hosting->dirs_count++;
+    }
+    return 0;
+}
+
+int hosting_new(const struct hosting_settings *settings, struct inbox *inbox,
+                const struct hosting_events *events, struct hosting **ret_hosting)
+{
+    assert(settings->data_dirs_count > 0);
+    struct hosting *hosting = calloc(1, sizeof *hosting);
+    if (!hosting)
+        return -BROOK_E_NOMEM;
+    hosting->broker_id = settings->broker_id;
+    hosting->defaults = *settings->defaults;
+    hosting->retention_check_ms = settings->retention_check_ms;
+    hosting->diag = settings->diag;
+    hosting->inbox = inbox;
+    hosting->events = *events;
+    hosting->broker_epoch = -1;
+    hosting->clean_from = -1;
+    int err = add_dirs(hosting, settings);
+    if (!err)
+        err = disk_pool_new(settings->disk_threads, inbox, &hosting->pool);
+    if (err) {
+        hosting_free(hosting);
+        return err;
+    }
+    *ret_hosting = hosting;
+    return 0;
+}
+
+void hosting_free(struct hosting *hosting)
+{
+    if (!hosting)
+        return;
+    atomic_store(&hosting->stop_duties, true);
+    disk_pool_free(hosting->pool);
+    struct hosted *h, *next;
+    HASH_ITER(hh, hosting->table, h, next)
+    hosted_remove(h);
+    for (size_t i = 0; i < hosting->dirs_count; i++) {
+        data_dir_close(hosting->dirs[i].dir, false);
+        pthread_mutex_destroy(&hosting->dirs[i].lock);
+        free(hosting->dirs[i].path);
+    }
+    free(hosting->dirs);
+    free(hosting->cluster_id);
+    free(hosting);
+}
+
+void hosting_open(struct hosting *hosting, const char *cluster_id)
+{
+    hosting->cluster_id = strdup(cluster_id);
+    hosting_open_dirs(hosting);
+}
+
+int64_t hosting_clean_from(const struct hosting *hosting)
+{
+    return hosting->clean_from;
+}
+
+void hosting_set_broker_epoch(struct hosting *hosting, int64_t broker_epoch)
+{
+    hosting->broker_epoch = broker_epoch;
+    hosting->clean_from = broker_epoch; /* the next registration of this very process has lost nothing */
+}
+
+/* ---- the table -------------------------------------------------------------------------------------- */
+
+struct hosted *hosted_add(struct hosting *hosting, struct host_dir *dir, const char *topic, int32_t number)
+{
+    size_t bytes = strlen(topic) + 16;
+    struct hosted *h = calloc(1, sizeof *h + bytes);
+    if (!h)
+        return NULL;
+    h->topic = strdup(topic);
+    if (!h->topic) {
+        free(h);
+        return NULL;
+    }
+    snprintf(h->name, bytes, "%s-%" PRId32, topic, number);
+    h->hosting = hosting;
+    h->dir = dir;
+    h->number = number;
+    h->led_epoch = -1;
+    h->hint = (struct log_hint){.recovery_point = -1, .start_offset = -1};
+    h->log_settings = hosting->defaults.log;
+    dir->partitions_count++;
+    HASH_ADD_STR(hosting->table, name, h);
+    return h;
+}
+
+void hosted_remove(struct hosted *h)
+{
+    HASH_DEL(h->hosting->table, h);
+    h->dir->partitions_count--;
+    partition_unref(h->partition);
+    log_close(h->log);
+    free(h->topic);
+    free(h);
+}
+
+static struct hosted *find(struct hosting *hosting, const char *topic, int32_t number)
+{
+    char name[TOPIC_ID_TEXT_BYTES + 256];
+    struct hosted *h;
+    snprintf(name, sizeof name, "%s-%" PRId32, topic, number);
+    HASH_FIND_STR(hosting->table, name, h);
+    return h;
+}
+
+static struct hosted *find_open(struct hosting *hosting, const struct image_topic *topic, int32_t number)
+{
+    struct hosted *h = find(hosting, topic->name, number);
+    return h && h->status == HOSTED_OPEN && topic_id_equal(&h->topic_id, &topic->node.topic_id) ? h : NULL;
+}
+
+struct partition *hosting_find(struct hosting *hosting, const struct image_topic *topic, int32_t number)
+{
+    struct hosted *h = find_open(hosting, topic, number);
+    return h ? h->partition : NULL;
+}
+
+bool hosting_leads(struct hosting *hosting, const struct image_topic *topic, int32_t number)
+{
+    struct hosted *h = find_open(hosting, topic, number);
+    return h && h->led_epoch >= 0;
+}
+
+/* ---- following the image ---------------------------------------------------------------------------- */
+
+static void stop_leading(struct hosted *h, const char *why)
+{
+    char subject[HOSTED_SUBJECT_BYTES];
+    if (h->led_epoch < 0)
+        return;
+    partition_stop_leading(h->partition);
+    diag_log(h->hosting->diag, DIAG_INFO, hosted_subject(h, h->led_epoch, subject), "stopped leading: %s",
+             why);
+    h->led_epoch = -1;
+}
+
+/* Only the registration that the state counted may begin to lead: an epoch is never led in two lives. */
+static bool may_lead(const struct hosting *hosting, const struct image_partition *p)
+{
+    for (int32_t i = 0; i < p->isr_count; i++)
+        if (p->isr[i] == hosting->broker_id)
+            return p->isr_epochs[i] == hosting->broker_epoch;
+    return false;
+}
+
+static void lead(struct hosted *h, int32_t epoch)
+{
+    char subject[HOSTED_SUBJECT_BYTES];
+    int err = partition_lead(h->partition, epoch);
+    hosted_subject(h, epoch, subject);
+    if (err) {
+        diag_log(h->hosting->diag, DIAG_WARN, subject,
+                 "not leading: the log has seen a newer leader epoch than ZooKeeper names");
+        return;
+    }
+    h->led_epoch = epoch; /* remembered only now: a failed change is tried again by the same order */
+    diag_log(h->hosting->diag, DIAG_INFO, subject, "leading from offset %" PRId64,
+             log_end_offset(partition_log(h->partition)));
+}
+
+static void follow_role(struct hosted *h, const struct image_partition *p)
+{
+    if (p->version < 0 || p->leader != h->hosting->broker_id)
+        stop_leading(h, p->version < 0 ? "the partition has no state"
+                                       : "ZooKeeper names another leader, or none");
+    else if (h->led_epoch != p->leader_epoch && may_lead(h->hosting, p))
+        lead(h, p->leader_epoch);
+}
+
+static struct host_dir *emptiest(struct hosting *hosting)
+{
+    struct host_dir *best = &hosting->dirs[0];
+    for (size_t i = 1; i < hosting->dirs_count; i++)
+        if (hosting->dirs[i].partitions_count < best->partitions_count)
+            best = &hosting->dirs[i];
+    return best;
+}
+
+static void create(struct hosting *hosting, const struct image_topic *topic, int32_t number)
+{
+    struct hosted *h = hosted_add(hosting, emptiest(hosting), topic->name, number);
+    if (!h)
+        return;
+    h->topic_id = topic->node.topic_id;
+    h->is_new = true;
+    h->log_settings = topic->config.log;
+    hosted_start_open(h);
+}
+
+static void mark_unwanted(struct hosted *h, const char *why)
+{
+    if (h->is_unwanted)
+        return;
+    h->is_unwanted = true;
+    h->hosting->has_unwanted = true;
+    if (h->status == HOSTED_OPEN)
+        stop_leading(h, why);
+}
+
+static void follow_partition(struct hosting *hosting, const struct image_topic *topic, int32_t number)
+{
+    struct hosted *h = find(hosting, topic->name, number);
+    if (!h)
+        return create(hosting, topic, number);
+    if (h->status == HOSTED_LEAVING)
+        return; /* `changed` is called when it has left */
+    if (!topic_id_equal(&h->topic_id, &topic->node.topic_id))
+        return mark_unwanted(h, "the topic was made anew");
+    if (h->status != HOSTED_OPEN || h->is_unwanted)
+        return;
+    if (!h->is_configuring && memcmp(&h->log_settings, &topic->config.log, sizeof h->log_settings) != 0)
+        hosted_configure(h, &topic->config.log);
+    follow_role(h, &topic->partitions[number]);
+}
+
+static bool is_assigned(const struct hosting *hosting, const struct znode_replicas *replicas)
+{
+    for (int32_t i = 0; i < replicas->count; i++)
+        if (replicas->brokers[i] == hosting->broker_id)
+            return true;
+    return false;
+}
+
+void hosting_follow(struct hosting *hosting, const struct image_topic *topic)
+{
+    if (!hosting->is_opened || hosting->is_closing)
+        return;
+    for (int32_t i = 0; i < topic->node.partitions_count; i++)
+        if (is_assigned(hosting, &topic->node.replicas[i]))
+            follow_partition(hosting, topic, i);
+}
+
+/* ---- giving up -------------------------------------------------------------------------------------- */
+
+void hosting_unwant(struct hosting *hosting, const char *topic, const struct topic_id *topic_id)
+{
+    for (struct hosted *h = hosting->table; h; h = h->hh.next)
+        if (h->status != HOSTED_LEAVING && !strcmp(h->topic, topic) && topic_id_equal(&h->topic_id, topic_id))
+            mark_unwanted(h, "the topic is gone");
+}
+
+void hosting_compare(struct hosting *hosting, const struct image *image)
+{
+    for (struct hosted *h = hosting->table; h; h = h->hh.next) {
+        if (h->status == HOSTED_LEAVING)
+            continue;
+        const struct image_topic *topic = image_find(image, h->topic);
+        if (!topic || !topic_id_equal(&topic->node.topic_id, &h->topic_id))
+            mark_unwanted(h, "the topic is gone");
+        else if (h->number >= topic->node.partitions_count ||
+                 !is_assigned(hosting, &topic->node.replicas[h->number]))
+            mark_unwanted(h, "the partition is not assigned to this broker");
+    }
+}
+
+bool hosting_has_unwanted(const struct hosting *hosting)
+{
+    return hosting->has_unwanted;
+}
+
+void hosting_give_up(struct hosting *hosting, bool (*is_deleted)(void *arg, const struct topic_id *topic_id),
+                     void *arg)
+{
+    hosting->has_unwanted = false;
+    if (hosting->is_closing)
+        return;
+    struct hosted *h, *next;
+    HASH_ITER(hh, hosting->table, h, next)
+    {
+        if (!h->is_unwanted || h->status == HOSTED_LEAVING)
+            continue;
+        if (h->status == HOSTED_OPENING) {
+            hosting->has_unwanted = true; /* when it is open */
+            continue;
+        }
+        bool deleted = !topic_id_is_zero(&h->topic_id) && is_deleted(arg, &h->topic_id);
+        hosted_leave(h, deleted ? HOSTED_END_DELETE : HOSTED_END_SET_ASIDE);
+    }
+}
+
+/* ---- the end ---------------------------------------------------------------------------------------- */
+
+void hosting_check_closed(struct hosting *hosting)
+{
+    if (!hosting->is_closing || hosting->is_closed || hosting->opening || hosting->leaving ||
+        hosting->duties || hosting->dirs_pending)
+        return;
+    struct hosted *h, *next;
+    HASH_ITER(hh, hosting->table, h, next)
+    if (h->status == HOSTED_OPEN)
+        hosted_leave(h, HOSTED_END_CLOSE);
+    if (!hosting->leaving)
+        hosting_close_dirs(hosting);
+}
+
+void hosting_close(struct hosting *hosting)
+{
+    hosting->is_closing = true;
+    atomic_store(&hosting->stop_duties, true);
+    hosting_check_closed(hosting);
+}
+
+/* ---- timers ----------------------------------------------------------------------------------------- */
+
+static int64_t sooner(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Tried again later: the disk may have room, or the directory its rights, by then. */
+static int64_t retry_failed(struct hosting *hosting, int64_t now_ms)
+{
+    int64_t next = INT64_MAX;
+    if (!hosting->failed)
+        return next;
+    for (struct hosted *h = hosting->table; h; h = h->hh.next) {
+        if (h->status != HOSTED_FAILED || h->is_unwanted)
+            continue;
+        if (!h->retry_ms)
+            h->retry_ms = now_ms + HOSTING_RETRY_MS;
+        else if (now_ms >= h->retry_ms)
+            hosted_start_open(h);
+        if (h->status == HOSTED_FAILED)
+            next = sooner(next, h->retry_ms);
+    }
+    return next;
+}
+
+static void say_progress(struct hosting *hosting, int64_t now_ms)
+{
+    if (hosting->next_progress_ms && now_ms >= hosting->next_progress_ms && hosting->found)
+        diag_log(hosting->diag, DIAG_INFO, "", "opening logs: %zu of %zu done",
+                 hosting->found - hosting->opening, hosting->found);
+    if (!hosting->next_progress_ms || now_ms >= hosting->next_progress_ms)
+        hosting->next_progress_ms = now_ms + HOSTING_PROGRESS_MS;
+}
+
+int64_t hosting_tick(struct hosting *hosting, int64_t now_ms)
+{
+    if (hosting->is_closing)
+        return INT64_MAX;
+    if (!hosting->is_opened) {
+        say_progress(hosting, now_ms);
+        return hosting->next_progress_ms;
+    }
+    if (!hosting->next_checkpoint_ms) {
+        hosting->next_checkpoint_ms = now_ms + HOSTING_CHECKPOINT_MS;
+        hosting->next_retention_ms = now_ms + hosting->retention_check_ms;
+    }
+    if (now_ms >= hosting->next_retention_ms) {
+        hosting->next_retention_ms = now_ms + hosting->retention_check_ms;
+        hosting_start_retention(hosting);
+    }
+    if (now_ms >= hosting->next_checkpoint_ms) {
+        hosting->next_checkpoint_ms = now_ms + HOSTING_CHECKPOINT_MS;
+        for (size_t i = 0; i < hosting->dirs_count; i++)
+            hosting_start_checkpoint(hosting, &hosting->dirs[i]);
+    }
+    return sooner(retry_failed(hosting, now_ms),
+                  sooner(hosting->next_retention_ms, hosting->next_checkpoint_ms));
+}

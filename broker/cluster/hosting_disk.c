@@ -1,0 +1,410 @@
+/* Opening and leaving: what hosting does on disk threads. */
+#include "broker/cluster/hosting_internal.h"
+#include "proto/base/cleanup.h"
+#include "proto/base/diag.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- one log ---------------------------------------------------------------------------------------- */
+
+/* A directory without a topic id is what a crash leaves between making it and naming it; it is empty then.
+ * With records in it, nobody knows whose they are. */
+static void drop_nameless(struct hosted *h)
+{
+    h->is_dropped = true;
+    if (log_end_offset(h->log) == 0) {
+        h->err = log_delete(&h->log);
+        return;
+    }
+    h->err = log_close(TAKE(h->log));
+    pthread_mutex_lock(&h->dir->lock);
+    int err = data_dir_set_aside(h->dir->dir, h->topic, h->number);
+    pthread_mutex_unlock(&h->dir->lock);
+    h->err = err ? err : h->err;
+    brook_error_set(&h->error, BROOK_E_STORAGE_ERROR, "the directory names no topic id: set aside");
+}
+
+static void open_run(struct disk_job *job)
+{
+    struct hosted *h = CONTAINER_OF(job, struct hosted, job);
+    char path[PATH_MAX];
+    h->is_cancelled = atomic_load_explicit(&h->hosting->stop_duties, memory_order_relaxed);
+    if (h->is_cancelled)
+        return;
+    memset(&h->error, 0, sizeof h->error);
+    memset(&h->recovery, 0, sizeof h->recovery);
+    data_dir_partition_path(h->dir->dir, h->topic, h->number, path);
+    if (h->is_new) {
+        pthread_mutex_lock(&h->dir->lock);
+        h->err = data_dir_forget(h->dir->dir, h->topic, h->number);
+        pthread_mutex_unlock(&h->dir->lock);
+        if (h->err)
+            return;
+    }
+    h->err = log_open(path, &h->log_settings, &h->hint, &h->log, &h->recovery, &h->error);
+    if (h->err)
+        return;
+    if (!h->is_new && topic_id_is_zero(&h->topic_id))
+        return drop_nameless(h);
+    if (!h->is_new)
+        return;
+    pthread_mutex_lock(&h->dir->lock);
+    h->err = data_dir_write_topic_id(h->dir->dir, h->topic, h->number, h->topic_id.bytes);
+    pthread_mutex_unlock(&h->dir->lock);
+    if (h->err) {
+        brook_error_set(&h->error, -h->err, "the topic id could not be written: %s",
+                        brook_error_text(h->err));
+        log_close(TAKE(h->log));
+    }
+}
+
+static void say_recovered(const struct hosted *h)
+{
+    char subject[HOSTED_SUBJECT_BYTES];
+    if (!h->recovery.scanned || h->is_new)
+        return;
+    diag_log(h->hosting->diag, h->recovery.bytes_cut ? DIAG_WARN : DIAG_INFO, hosted_subject(h, -1, subject),
+             "recovered: %" PRId64 " bytes read, %" PRId64 " bytes of a torn tail cut, %" PRId32
+             " indexes rebuilt",
+             h->recovery.bytes_scanned, h->recovery.bytes_cut, h->recovery.indexes_rebuilt);
+}
+
+static void failed(struct hosted *h)
+{
+    char subject[HOSTED_SUBJECT_BYTES];
+    h->status = HOSTED_FAILED;
+    h->retry_ms = 0;
+    h->hosting->failed++;
+    diag_log(h->hosting->diag, DIAG_ERROR, hosted_subject(h, -1, subject), "the log can not be opened: %s",
+             h->error.text[0] ? h->error.text : brook_error_text(h->err));
+}
+
+static void released_by_last(void *arg, struct log *log);
+
+static void opened(struct hosted *h)
+{
+    struct partition *partition;
+    h->err = partition_new(h->topic, h->number, h->topic_id.bytes, &h->log, &partition);
+    if (h->err) {
+        log_close(TAKE(h->log));
+        return failed(h);
+    }
+    partition_on_release(partition, released_by_last, h);
+    h->partition = partition;
+    h->status = HOSTED_OPEN;
+    say_recovered(h);
+    h->is_new = false;
+}
+
+/* `opened` is answered once, when the logs that were found are through. */
+static void check_opened(struct hosting *hosting)
+{
+    if (hosting->is_opened || hosting->opening || hosting->dirs_pending)
+        return;
+    hosting->is_opened = true;
+    struct brook_error none = {0};
+    if (!hosting->is_closing)
+        hosting->events.opened(hosting->events.arg, &none);
+}
+
+static void open_done(struct disk_job *job)
+{
+    struct hosted *h = CONTAINER_OF(job, struct hosted, job);
+    struct hosting *hosting = h->hosting;
+    char subject[HOSTED_SUBJECT_BYTES];
+    AUTO_FREE char *topic = strdup(h->topic);
+    hosting->opening--;
+    if (h->is_cancelled) {
+        /* What was clean before is so still; what is new was not made. */
+        hosting->bad_ends += !h->is_new && !h->hint.clean;
+        h->status = HOSTED_LEAVING;
+        h->end = HOSTED_END_CLOSE;
+    } else if (h->is_dropped) {
+        if (h->err || h->error.code)
+            diag_log(hosting->diag, DIAG_WARN, hosted_subject(h, -1, subject), "%s",
+                     h->error.code ? h->error.text : brook_error_text(h->err));
+        hosted_remove(h);
+    } else if (h->err) {
+        failed(h);
+    } else {
+        opened(h);
+    }
+    if (hosting->is_opened && topic)
+        hosting->events.changed(hosting->events.arg, topic);
+    check_opened(hosting);
+    hosting_check_closed(hosting);
+}
+
+void hosted_start_open(struct hosted *h)
+{
+    if (h->status == HOSTED_FAILED)
+        h->hosting->failed--;
+    h->status = HOSTED_OPENING;
+    h->hosting->opening++;
+    h->job.run = open_run;
+    h->job.done = open_done;
+    disk_pool_submit(h->hosting->pool, &h->job);
+}
+
+/* ---- leaving ---------------------------------------------------------------------------------------- */
+
+static int set_aside(struct hosted *h)
+{
+    pthread_mutex_lock(&h->dir->lock);
+    int err = data_dir_set_aside(h->dir->dir, h->topic, h->number);
+    pthread_mutex_unlock(&h->dir->lock);
+    return err;
+}
+
+static void leave_run(struct disk_job *job)
+{
+    struct hosted *h = CONTAINER_OF(job, struct hosted, job);
+    h->err = 0;
+    if (h->log && h->end == HOSTED_END_DELETE) {
+        h->err = log_delete(&h->log);
+        return;
+    }
+    if (h->log) {
+        int64_t start = log_start_offset(h->log), end = log_end_offset(h->log);
+        h->err = log_close(TAKE(h->log));
+        h->hint.start_offset = start;
+        if (!h->err)
+            h->hint.recovery_point = end;
+    }
+    if (h->end != HOSTED_END_CLOSE) {
+        int err = set_aside(h);
+        h->err = err ? err : h->err;
+    }
+}
+
+static void say_left(const struct hosted *h)
+{
+    char subject[HOSTED_SUBJECT_BYTES];
+    hosted_subject(h, -1, subject);
+    if (h->err)
+        diag_log(h->hosting->diag, DIAG_ERROR, subject, "the log could not be %s: %s",
+                 h->end == HOSTED_END_DELETE      ? "removed"
+                 : h->end == HOSTED_END_SET_ASIDE ? "set aside"
+                                                  : "closed cleanly",
+                 brook_error_text(h->err));
+    else if (h->end == HOSTED_END_DELETE)
+        diag_log(h->hosting->diag, DIAG_INFO, subject, "removed: its topic was deleted");
+    else if (h->end == HOSTED_END_SET_ASIDE)
+        diag_log(h->hosting->diag, DIAG_WARN, subject,
+                 "set aside: ZooKeeper does not know it as this broker's, nor as deleted");
+}
+
+static void leave_done(struct disk_job *job)
+{
+    struct hosted *h = CONTAINER_OF(job, struct hosted, job);
+    struct hosting *hosting = h->hosting;
+    hosting->leaving--;
+    say_left(h);
+    if (h->end == HOSTED_END_CLOSE) {
+        hosting->bad_ends += h->err != 0; /* stays in the table for the last checkpoint */
+    } else {
+        AUTO_FREE char *topic = strdup(h->topic);
+        hosted_remove(h);
+        if (topic)
+            hosting->events.changed(hosting->events.arg, topic);
+    }
+    hosting_check_closed(hosting);
+}
+
+static void start_leave(struct hosted *h)
+{
+    h->job.run = leave_run;
+    h->job.done = leave_done;
+    disk_pool_submit(h->hosting->pool, &h->job);
+}
+
+static void on_released(struct inbox_item *item)
+{
+    start_leave(CONTAINER_OF(item, struct hosted, released));
+}
+
+/* Called by whatever thread dropped the last reference; it may be an I/O loop, so the disk is not touched
+ * here. */
+static void released_by_last(void *arg, struct log *log)
+{
+    struct hosted *h = arg;
+    h->log = log;
+    h->released.run = on_released;
+    inbox_post(h->hosting->inbox, &h->released);
+}
+
+void hosted_leave(struct hosted *h, enum hosted_end end)
+{
+    struct hosting *hosting = h->hosting;
+    struct partition_marks marks;
+    bool was_open = h->status == HOSTED_OPEN;
+    assert(was_open || h->status == HOSTED_FAILED);
+    hosting->failed -= !was_open;
+    h->status = HOSTED_LEAVING;
+    h->end = end;
+    hosting->leaving++;
+    if (!was_open)
+        return start_leave(h);
+    if (h->led_epoch >= 0)
+        partition_stop_leading(h->partition);
+    h->led_epoch = -1;
+    partition_marks(h->partition, &marks);
+    h->high_watermark = marks.high_watermark;
+    if (end == HOSTED_END_CLOSE) { /* the I/O loops have ended: their last views are nobody's */
+        h->log = partition_take_log(h->partition);
+        partition_unref(TAKE(h->partition));
+        return start_leave(h);
+    }
+    partition_unref(TAKE(h->partition));
+    hosting->events.changed(hosting->events.arg, h->topic); /* so that the view lets go of it too */
+}
+
+/* ---- directories ------------------------------------------------------------------------------------ */
+
+static void dir_open_run(struct disk_job *job)
+{
+    struct host_dir *dir = CONTAINER_OF(job, struct host_dir, job);
+    dir->err =
+        data_dir_open(dir->path, dir->hosting->broker_id, dir->hosting->cluster_id, &dir->dir, &dir->error);
+    if (dir->err && !dir->error.code)
+        brook_error_set(&dir->error, -dir->err, "%.200s: %s", dir->path, brook_error_text(dir->err));
+}
+
+/* Whether all directories were left by the same clean stop. */
+static int64_t find_clean_from(const struct hosting *hosting)
+{
+    int64_t clean_from = -1;
+    for (size_t i = 0; i < hosting->dirs_count; i++) {
+        int64_t epoch = -1;
+        if (!data_dir_was_clean(hosting->dirs[i].dir, &epoch) || (i > 0 && epoch != clean_from))
+            return -1;
+        clean_from = epoch;
+    }
+    return clean_from;
+}
+
+static int add_found(struct host_dir *dir, struct brook_error *error)
+{
+    struct hosting *hosting = dir->hosting;
+    size_t count;
+    const char *const *warnings = data_dir_warnings(dir->dir, &count);
+    for (size_t i = 0; i < count; i++)
+        diag_log(hosting->diag, DIAG_WARN, "", "%s", warnings[i]);
+    const struct data_dir_partition *found = data_dir_partitions(dir->dir, &count);
+    for (size_t i = 0; i < count; i++) {
+        struct hosted *h;
+        char name[sizeof found[i].topic + 16];
+        snprintf(name, sizeof name, "%s-%" PRId32, found[i].topic, found[i].partition);
+        HASH_FIND_STR(hosting->table, name, h);
+        if (h)
+            return brook_error_set(error, BROOK_E_CONFIG,
+                                   "%.120s is in two data directories: %.50s and %.50s", name, h->dir->path,
+                                   dir->path);
+        h = hosted_add(hosting, dir, found[i].topic, found[i].partition);
+        if (!h)
+            return brook_error_set(error, BROOK_E_NOMEM, "out of memory");
+        memcpy(h->topic_id.bytes, found[i].topic_id, sizeof h->topic_id.bytes);
+        h->hint = found[i].hint;
+        h->high_watermark = found[i].high_watermark;
+    }
+    return 0;
+}
+
+static void open_found(struct hosting *hosting)
+{
+    struct brook_error error = {0};
+    int err = 0;
+    for (size_t i = 0; i < hosting->dirs_count && !err; i++) {
+        err = hosting->dirs[i].err;
+        error = hosting->dirs[i].error;
+    }
+    for (size_t i = 0; i < hosting->dirs_count && !err; i++)
+        err = add_found(&hosting->dirs[i], &error);
+    if (err) {
+        hosting->events.opened(hosting->events.arg, &error);
+        return;
+    }
+    hosting->is_loaded = true;
+    hosting->clean_from = find_clean_from(hosting);
+    hosting->found = HASH_COUNT(hosting->table);
+    struct hosted *h, *next;
+    HASH_ITER(hh, hosting->table, h, next)
+    hosted_start_open(h);
+    check_opened(hosting);
+}
+
+static void dir_open_done(struct disk_job *job)
+{
+    struct hosting *hosting = CONTAINER_OF(job, struct host_dir, job)->hosting;
+    if (--hosting->dirs_pending)
+        return;
+    if (hosting->is_closing)
+        hosting_check_closed(hosting);
+    else
+        open_found(hosting);
+}
+
+void hosting_open_dirs(struct hosting *hosting)
+{
+    hosting->dirs_pending = hosting->dirs_count;
+    for (size_t i = 0; i < hosting->dirs_count; i++) {
+        struct host_dir *dir = &hosting->dirs[i];
+        dir->job.run = dir_open_run;
+        dir->job.done = dir_open_done;
+        disk_pool_submit(hosting->pool, &dir->job);
+    }
+}
+
+/* No log was looked at: the directory is as the last stop left it. */
+static void close_untouched(struct host_dir *dir)
+{
+    int64_t epoch;
+    bool clean = data_dir_was_clean(dir->dir, &epoch);
+    if (clean)
+        data_dir_set_broker_epoch(dir->dir, epoch);
+    data_dir_close(TAKE(dir->dir), clean);
+}
+
+static void dir_close_run(struct disk_job *job)
+{
+    struct host_dir *dir = CONTAINER_OF(job, struct host_dir, job);
+    struct hosting *hosting = dir->hosting;
+    if (!dir->dir)
+        return;
+    if (!hosting->is_loaded)
+        return close_untouched(dir);
+    int err = hosting_write_last_checkpoint(dir);
+    data_dir_set_broker_epoch(dir->dir, hosting->broker_epoch);
+    bool clean = !err && !hosting->bad_ends && !hosting->failed && hosting->is_opened;
+    int close_err = data_dir_close(TAKE(dir->dir), clean);
+    dir->err = err ? err : close_err;
+    if (!dir->err && !clean)
+        dir->err = -BROOK_E_STORAGE_ERROR;
+}
+
+static void dir_close_done(struct disk_job *job)
+{
+    struct hosting *hosting = CONTAINER_OF(job, struct host_dir, job)->hosting;
+    if (--hosting->dirs_pending)
+        return;
+    bool clean = true;
+    for (size_t i = 0; i < hosting->dirs_count; i++)
+        clean = clean && !hosting->dirs[i].err;
+    hosting->is_closed = true;
+    hosting->events.closed(hosting->events.arg, clean);
+}
+
+void hosting_close_dirs(struct hosting *hosting)
+{
+    hosting->dirs_pending = hosting->dirs_count;
+    for (size_t i = 0; i < hosting->dirs_count; i++) {
+        struct host_dir *dir = &hosting->dirs[i];
+        dir->err = dir->dir ? 0 : dir->err;
+        dir->job.run = dir_close_run;
+        dir->job.done = dir_close_done;
+        disk_pool_submit(hosting->pool, &dir->job);
+    }
+}

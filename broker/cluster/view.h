@@ -1,0 +1,63 @@
+/* The view: what this broker knows of the cluster, as an immutable snapshot with a reference count.
+ *
+ * The cluster thread builds a new view when something changed and posts each I/O loop a reference of its own; a loop
+ * swaps its pointer and drops the old one, so no pointer is shared and no lock is taken. Views are arrays of
+ * immutable per-topic blocks: an unchanged topic's block is shared by many views, and publishing costs what changed
+ * plus one pointer per topic. Reading: any thread that holds a reference.
+ */
+#ifndef BROOK_CLUSTER_VIEW_H
+#define BROOK_CLUSTER_VIEW_H
+
+#include "broker/cluster/topic_config.h"
+#include "coordination/znodes.h"
+
+#include <stdint.h>
+
+struct partition;
+
+struct view_broker {
+    int32_t broker_id;
+    char *host;
+    int32_t port;
+    char *rack; /* NULL: none */
+};
+
+struct view_partition {
+    int32_t leader; /* -1: none */
+    int32_t leader_epoch;
+    int32_t replicas_count;
+    int32_t isr_count;
+    const int32_t *replicas;
+    const int32_t *isr;
+    /* Hosted here (and open): a reference that lives as long as the block; else NULL. Whether it is led here is
+     * partition_is_leader()'s to say: the view may be older. */
+    struct partition *local;
+};
+
+struct view_topic {
+    char *name;
+    struct topic_id topic_id;
+    struct topic_config config; /* effective: the topic's own settings over the broker's defaults */
+    bool being_deleted;
+    int32_t partitions_count;
+    struct view_partition *partitions;
+};
+
+struct view;
+
+struct view *view_ref(struct view *view);
+void view_unref(struct view *view); /* NULL is fine */
+
+/* Counts views of this process, rising. */
+uint64_t view_version(const struct view *view);
+const char *view_cluster_id(const struct view *view);
+int32_t view_controller(const struct view *view); /* -1: not known */
+const struct view_broker *view_brokers(const struct view *view, size_t *ret_count); /* by id */
+const struct view_broker *view_broker(const struct view *view, int32_t broker_id);  /* NULL: not alive */
+/* Topics sorted by name. */
+size_t view_topics_count(const struct view *view);
+const struct view_topic *view_topic_at(const struct view *view, size_t index);
+/* NULL: unknown. Names need not end in NUL. Hash lookups without allocation. */
+const struct view_topic *view_topic(const struct view *view, const void *name, size_t name_bytes);
+const struct view_topic *view_topic_by_id(const struct view *view, const void *topic_id /* 16 bytes */);
+#endif

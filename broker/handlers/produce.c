@@ -1,0 +1,321 @@
+/* Produce: batches are checked where they lie, then queued to their partitions; the loop writes each
+ * partition's queue once per turn. One bad batch refuses the whole request with nothing written; all other
+ * troubles are a partition's own.
+ */
+#include "broker/handlers/handlers.h"
+
+#include "broker/partition/partition.h"
+#include "proto/base/cleanup.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Far beyond what anybody needs who fills his batches. */
+#define BATCHES_PER_REQUEST_MAX 65536
+
+struct part {
+    struct produce *produce;
+    struct partition *partition; /* a reference; NULL: refused */
+    struct partition_append append;
+};
+
+struct produce {
+    struct request *request;
+    bool wants_answer;
+    uint32_t parts_count;
+    uint32_t pending;
+    struct part parts[];
+};
+
+/* ---- looking at what came ------------------------------------------------------------------------------ */
+
+static int check_shape(const struct request *r, const Brook__ProduceRequest *asked, struct brook_error *error)
+{
+    uint32_t most = r->loop->settings->partitions_per_request_max;
+    if (asked->n_partitions == 0)
+        return brook_error_set(error, BROOK_E_INVALID, "a produce request without partitions");
+    if (asked->n_partitions > most)
+        return brook_error_set(error, BROOK_E_TOO_MANY,
+                               "%zu partitions in one request, at most %u are allowed", asked->n_partitions,
+                               most);
+    uint64_t sum = 0;
+    for (size_t i = 0; i < asked->n_partitions; i++)
+        sum += asked->partitions[i]->records_bytes;
+    if (sum != r->records_bytes)
+        return brook_error_set(error, BROOK_E_BAD_FRAME,
+                               "the entries say %llu bytes of records, the frame has %zu",
+                               (unsigned long long)sum, r->records_bytes);
+    return 0;
+}
+
+/* Batches that lie in the record bytes, by their lengths alone. */
+static int count_batches(const struct request *r, const Brook__ProduceRequest *asked, size_t *ret_count,
+                         struct brook_error *error)
+{
+    const uint8_t *at = r->records;
+    size_t count = 0;
+    for (size_t i = 0; i < asked->n_partitions; i++) {
+        const Brook__ProducePartition *entry = asked->partitions[i];
+        const uint8_t *end = at + entry->records_bytes;
+        if (at == end)
+            return brook_error_set(error, BROOK_E_BAD_BATCH, "entry %zu (partition %d) has no records", i,
+                                   entry->partition);
+        while (at < end) {
+            struct batch_header h;
+            int e = batch_read_header(at, (size_t)(end - at), &h);
+            if (e == -BROOK_E_AGAIN)
+                return brook_error_set(error, BROOK_E_BAD_BATCH,
+                                       "entry %zu (partition %d): a batch is cut off", i, entry->partition);
+            if (e < 0)
+                return brook_error_set(error, e, "entry %zu (partition %d): %s", i, entry->partition,
+                                       brook_error_text(e));
+            at += h.total_bytes;
+            count++;
+        }
+    }
+    if (count > BATCHES_PER_REQUEST_MAX)
+        return brook_error_set(error, BROOK_E_TOO_MANY, "%zu batches in one request, at most %d are allowed",
+                               count, BATCHES_PER_REQUEST_MAX);
+    *ret_count = count;
+    return 0;
+}
+
+/* Check the batches of an entry. A too large one is the topic's refusal (in part->append.error), not a bad
+ * one. */
+static int check_batches(struct part *part, const Brook__ProducePartition *entry, uint8_t *at,
+                         size_t message_bytes_max, struct brook_error *error)
+{
+    const uint8_t *end = at + entry->records_bytes;
+    struct brook_error why;
+    while (at < end) {
+        struct log_batch *batch = &part->append.batches[part->append.batches_count++];
+        batch->data = at;
+        int e = batch_check_produced(at, (size_t)(end - at), message_bytes_max, &batch->header, &why);
+        if (e == -BROOK_E_MESSAGE_TOO_LARGE) {
+            if (!part->append.error.code)
+                part->append.error = why;
+            /* The check stops at the size: what it says about the rest needs a second look. */
+            e = batch_check_produced(at, (size_t)(end - at), SIZE_MAX, &batch->header, &why);
+        }
+        if (e < 0)
+            return brook_error_set(error, e, "partition %d, batch %zu: %.180s", entry->partition,
+                                   part->append.batches_count - 1, why.text);
+        at += batch->header.total_bytes;
+    }
+    return 0;
+}
+
+static void check_replicas(const struct view_topic *topic, int32_t partition, struct brook_error *error)
+{
+    int32_t isr = topic->partitions[partition].isr_count;
+    if (isr < topic->config.min_insync_replicas)
+        brook_error_set(error, BROOK_E_NOT_ENOUGH_REPLICAS,
+                        "partition %s/%d: %d replicas in sync, min.insync.replicas is %d", topic->name,
+                        partition, isr, topic->config.min_insync_replicas);
+}
+
+/* Find the partition of an entry and check its batches. Returns an error only when the whole request is bad.
+ */
+static int prepare(struct request *r, struct part *part, const Brook__ProducePartition *entry,
+                   uint8_t *records, struct brook_error *error)
+{
+    const struct view_topic *topic = NULL;
+    struct partition *partition = NULL;
+    struct partition_append *append = &part->append;
+    size_t message_bytes_max = (size_t)r->loop->settings->message_bytes_max;
+    int e =
+        request_find_led(r->loop, &entry->topic_id, entry->partition, -1, &topic, &partition, &append->error);
+    if (e == 0) {
+        message_bytes_max = (size_t)topic->config.message_bytes_max;
+        if (append->wait_for_all)
+            check_replicas(topic, entry->partition, &append->error);
+    }
+    if (check_batches(part, entry, records, message_bytes_max, error) < 0)
+        return -error->code;
+    if (!append->error.code)
+        part->partition = partition_ref(partition);
+    return 0;
+}
+
+/* ---- answering ----------------------------------------------------------------------------------------- */
+
+static int fill_answer(struct request *r, const struct part *part, Brook__ProducedPartition *out)
+{
+    const struct partition_append *a = &part->append;
+    brook__produced_partition__init(out);
+    if (a->error.code) {
+        out->status = request_status(r, &a->error);
+        return out->status ? 0 : -BROOK_E_NOMEM; /* without its status it would read as a success */
+    }
+    out->has_base_offset = out->has_log_start_offset = true;
+    out->base_offset = a->base_offset;
+    out->log_start_offset = a->log_start_offset;
+    return 0;
+}
+
+static int fill_body(struct produce *p, Brook__ProducedPartition *parts, Brook__ProduceResponse *body)
+{
+    for (uint32_t i = 0; i < p->parts_count; i++) {
+        if (fill_answer(p->request, &p->parts[i], &parts[i]) < 0)
+            return -BROOK_E_NOMEM;
+        body->partitions[i] = &parts[i];
+    }
+    body->n_partitions = p->parts_count;
+    return 0;
+}
+
+static void answer(struct produce *p)
+{
+    struct request *r = p->request;
+    Brook__Response response = BROOK__RESPONSE__INIT;
+    Brook__ProduceResponse body = BROOK__PRODUCE_RESPONSE__INIT;
+    Brook__ProducedPartition one, *one_pointer = &one;
+    Brook__ProducedPartition *parts = &one;
+    body.partitions = &one_pointer;
+    if (p->parts_count > 1) {
+        parts = request_reply_alloc(r, p->parts_count * sizeof parts[0]);
+        body.partitions = request_reply_alloc(r, p->parts_count * sizeof body.partitions[0]);
+    }
+    if (!parts || !body.partitions || fill_body(p, parts, &body) < 0) {
+        request_fail(r, BROOK_E_OUTCOME_UNKNOWN, "no memory for the answer that says what was stored");
+        return;
+    }
+    response.body_case = BROOK__RESPONSE__BODY_PRODUCE;
+    response.produce = &body;
+    request_reply(r, &response, NULL, 0);
+}
+
+static const struct brook_error *first_error(const struct produce *p)
+{
+    for (uint32_t i = 0; i < p->parts_count; i++)
+        if (p->parts[i].append.error.code)
+            return &p->parts[i].append.error;
+    return NULL;
+}
+
+static void finish(struct produce *p)
+{
+    if (p->wants_answer) {
+        answer(p);
+        return;
+    }
+    const struct brook_error *failure = first_error(p);
+    if (failure)
+        request_end_and_close(p->request, failure);
+    else
+        request_end(p->request);
+}
+
+static void one_is_done(struct partition_append *a)
+{
+    struct part *part = CONTAINER_OF(a, struct part, append);
+    struct produce *p = part->produce;
+    partition_unref(TAKE(part->partition));
+    assert(p->pending > 0);
+    if (--p->pending == 0)
+        finish(p);
+}
+
+static void give_up(struct request *r)
+{
+    struct produce *p = r->state;
+    /* The last one cancelled may end the request, and with it `p`. */
+    uint32_t count = p->parts_count;
+    p->pending++;
+    for (uint32_t i = 0; i < count; i++)
+        if (p->parts[i].partition)
+            partition_cancel(p->parts[i].partition, &p->parts[i].append);
+    if (--p->pending == 0)
+        finish(p);
+}
+
+/* ---- the request --------------------------------------------------------------------------------------- */
+
+static struct produce *produce_new(struct request *r, const Brook__ProduceRequest *asked,
+                                   size_t batches_count)
+{
+    size_t head = sizeof(struct produce) + asked->n_partitions * sizeof(struct part);
+    struct produce *p = request_alloc(r, head + batches_count * sizeof(struct log_batch));
+    if (!p)
+        return NULL;
+    p->request = r;
+    p->wants_answer = asked->acks != BROOK__ACKS__ACKS_NONE;
+    p->parts_count = (uint32_t)asked->n_partitions;
+    p->parts[0].append.batches = (struct log_batch *)(void *)((uint8_t *)p + head);
+    return p;
+}
+
+static int prepare_all(struct request *r, struct produce *p, const Brook__ProduceRequest *asked,
+                       struct brook_error *error)
+{
+    uint8_t *records = r->records;
+    struct log_batch *batches = p->parts[0].append.batches;
+    for (uint32_t i = 0; i < p->parts_count; i++) {
+        struct part *part = &p->parts[i];
+        part->produce = p;
+        part->append.batches = batches;
+        part->append.wait_for_all = asked->acks == BROOK__ACKS__ACKS_ALL;
+        part->append.inbox = r->loop->inbox;
+        part->append.done = one_is_done;
+        if (prepare(r, part, asked->partitions[i], records, error) < 0)
+            return -error->code;
+        records += asked->partitions[i]->records_bytes;
+        batches += part->append.batches_count;
+    }
+    return 0;
+}
+
+static void drop_partitions(struct produce *p)
+{
+    for (uint32_t i = 0; i < p->parts_count; i++)
+        partition_unref(TAKE(p->parts[i].partition));
+}
+
+static void refuse(struct request *r, const Brook__ProduceRequest *asked, const struct brook_error *error)
+{
+    if (asked->acks == BROOK__ACKS__ACKS_NONE)
+        request_end_and_close(r, error);
+    else
+        request_fail_error(r, error);
+}
+
+static void enqueue_all(struct request *r, struct produce *p)
+{
+    p->pending = 1; /* our own, so that the end comes once */
+    for (uint32_t i = 0; i < p->parts_count; i++) {
+        struct part *part = &p->parts[i];
+        if (!part->partition)
+            continue;
+        p->pending++;
+        partition_enqueue(part->partition, &part->append);
+        r->loop->ops->touch(r->loop, part->partition);
+    }
+    if (--p->pending == 0)
+        finish(p);
+}
+
+void handle_produce(struct request *r)
+{
+    const Brook__ProduceRequest *asked = r->message->produce;
+    struct brook_error error;
+    struct produce *p = NULL;
+    size_t batches_count = 0;
+    int e = check_shape(r, asked, &error);
+    if (e == 0)
+        e = count_batches(r, asked, &batches_count, &error);
+    if (e == 0 && !(p = produce_new(r, asked, batches_count)))
+        e = brook_error_set(&error, BROOK_E_NOMEM, "out of memory for %zu partitions", asked->n_partitions);
+    if (e == 0 && (e = prepare_all(r, p, asked, &error)) < 0)
+        drop_partitions(p);
+    if (e < 0) {
+        refuse(r, asked, &error);
+        return;
+    }
+    r->state = p;
+    if (asked->acks == BROOK__ACKS__ACKS_ALL) {
+        r->on_deadline = give_up;
+        request_set_deadline(r,
+                             r->loop->now_ns + (int64_t)request_timeout_ms(r, asked->timeout_ms) * 1000000);
+    }
+    enqueue_all(r, p);
+}

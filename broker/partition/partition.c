@@ -1,0 +1,235 @@
+#include "broker/partition/partition.h"
+
+#include "broker/partition/partition_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int partition_new(const char *topic, int32_t number, const uint8_t topic_id[16], struct log **log,
+                  struct partition **ret_partition)
+{
+    struct partition *p = calloc(1, sizeof *p);
+    if (!p || !(p->topic = strdup(topic))) {
+        free(p);
+        return -BROOK_E_NOMEM;
+    }
+    atomic_init(&p->refs, 1);
+    p->number = number;
+    memcpy(p->topic_id, topic_id, sizeof p->topic_id);
+    p->leader_epoch = -1;
+    pthread_mutex_init(&p->append, NULL);
+    pthread_mutex_init(&p->state, NULL);
+    p->log = *log;
+    *log = NULL;
+    p->log_end = log_end_offset(p->log);
+    p->high_watermark = p->log_end;
+    *ret_partition = p;
+    return 0;
+}
+
+struct partition *partition_ref(struct partition *p)
+{
+    atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
+    return p;
+}
+
+int partition_unref(struct partition *p)
+{
+    if (!p || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1)
+        return 0;
+    int r = 0;
+    if (p->log && p->released)
+        p->released(p->released_arg, p->log);
+    else
+        r = log_close(p->log);
+    pthread_mutex_destroy(&p->append);
+    pthread_mutex_destroy(&p->state);
+    free(p->topic);
+    free(p);
+    return r;
+}
+
+void partition_on_release(struct partition *p, void (*released)(void *arg, struct log *log), void *arg)
+{
+    p->released = released;
+    p->released_arg = arg;
+}
+
+struct log *partition_take_log(struct partition *p)
+{
+    struct log *log = p->log;
+    p->log = NULL;
+    return log;
+}
+
+const char *partition_topic(const struct partition *p)
+{
+    return p->topic;
+}
+
+int32_t partition_number(const struct partition *p)
+{
+    return p->number;
+}
+
+const uint8_t *partition_topic_id(const struct partition *p)
+{
+    return p->topic_id;
+}
+
+struct log *partition_log(struct partition *p)
+{
+    return p->log;
+}
+
+/* ---- marks ------------------------------------------------------------------------------------------ */
+
+/* With one replica what is in the log is replicated as far as it ever will be. */
+static int64_t replicated_end(const struct partition *p)
+{
+    return p->log_end;
+}
+
+static void release_appends(struct partition *p, struct outbox *o)
+{
+    while (p->unacked.head && p->unacked.head->last_offset < p->high_watermark)
+        outbox_answer(o, append_list_pop(&p->unacked), 0, NULL);
+}
+
+static int64_t mark_for(const struct partition *p, const struct partition_waiter *w)
+{
+    return w->is_follower ? p->log_end : p->high_watermark;
+}
+
+static void release_waiters(struct partition *p, struct outbox *o)
+{
+    for (struct partition_waiter *w = p->waiters, *next; w; w = next) {
+        next = w->next;
+        if (w->offset < mark_for(p, w))
+            outbox_wake(o, w);
+    }
+}
+
+void partition_advance(struct partition *p, int64_t log_end, struct outbox *o)
+{
+    p->log_end = log_end;
+    int64_t end = replicated_end(p);
+    if (p->is_leader && end > p->high_watermark)
+        p->high_watermark = end;
+    if (p->high_watermark > log_end) /* only a truncation, which no leader does */
+        p->high_watermark = log_end;
+    release_appends(p, o);
+    release_waiters(p, o);
+}
+
+void partition_marks(struct partition *p, struct partition_marks *ret)
+{
+    pthread_mutex_lock(&p->state);
+    *ret = (struct partition_marks){
+        .log_start = log_start_offset(p->log),
+        .high_watermark = p->high_watermark,
+        .log_end = p->log_end,
+        .leader_epoch = p->leader_epoch,
+        .is_leader = p->is_leader,
+    };
+    pthread_mutex_unlock(&p->state);
+}
+
+/* ---- role ------------------------------------------------------------------------------------------- */
+
+int partition_lead(struct partition *p, int32_t leader_epoch)
+{
+    struct outbox o;
+    outbox_init(&o);
+    pthread_mutex_lock(&p->state);
+    if (leader_epoch < p->leader_epoch) {
+        pthread_mutex_unlock(&p->state);
+        return -BROOK_E_FENCED_EPOCH;
+    }
+    p->leader_epoch = leader_epoch;
+    p->is_leader = true;
+    partition_advance(p, log_end_offset(p->log), &o);
+    pthread_mutex_unlock(&p->state);
+    outbox_post(&o, NULL, NULL);
+    return 0;
+}
+
+static void refuse_all(struct append_list *list, struct outbox *o)
+{
+    struct partition_append *a;
+    while ((a = append_list_pop(list)))
+        outbox_answer(o, a, BROOK_E_NOT_LEADER, NULL);
+}
+
+void partition_stop_leading(struct partition *p)
+{
+    struct outbox o;
+    outbox_init(&o);
+    pthread_mutex_lock(&p->state);
+    p->is_leader = false;
+    refuse_all(&p->queue, &o);
+    refuse_all(&p->unacked, &o);
+    while (p->waiters)
+        outbox_wake(&o, p->waiters);
+    pthread_mutex_unlock(&p->state);
+    outbox_post(&o, NULL, NULL);
+}
+
+bool partition_is_leader(struct partition *p, int32_t *ret_epoch)
+{
+    pthread_mutex_lock(&p->state);
+    bool leads = p->is_leader;
+    if (ret_epoch)
+        *ret_epoch = p->leader_epoch;
+    pthread_mutex_unlock(&p->state);
+    return leads;
+}
+
+struct deletion {
+    int result;
+};
+
+static void retire(struct partition *p, void *arg)
+{
+    struct deletion *d = arg;
+    d->result = log_retire(p->log, NULL);
+}
+
+int partition_delete(struct partition *p)
+{
+    struct deletion d = {0};
+    partition_stop_leading(p);
+    partition_with_append_lock(p, retire, &d);
+    return d.result;
+}
+
+/* ---- waiting ---------------------------------------------------------------------------------------- */
+
+bool partition_wait(struct partition *p, struct partition_waiter *w)
+{
+    pthread_mutex_lock(&p->state);
+    bool wait = p->is_leader && w->offset >= mark_for(p, w);
+    if (wait) {
+        w->next = p->waiters;
+        w->previous = &p->waiters;
+        if (w->next)
+            w->next->previous = &w->next;
+        p->waiters = w;
+    }
+    pthread_mutex_unlock(&p->state);
+    return wait;
+}
+
+void partition_unwait(struct partition *p, struct partition_waiter *w)
+{
+    pthread_mutex_lock(&p->state);
+    if (w->previous) {
+        *w->previous = w->next;
+        if (w->next)
+            w->next->previous = w->previous;
+        w->previous = NULL;
+        w->next = NULL;
+    }
+    w->wake = NULL;
+    pthread_mutex_unlock(&p->state);
+}

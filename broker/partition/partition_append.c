@@ -1,0 +1,214 @@
+#include "broker/partition/partition_state.h"
+#include "proto/base/clock.h"
+
+#include <string.h>
+
+/* ---- the queue -------------------------------------------------------------------------------------- */
+
+void partition_enqueue(struct partition *p, struct partition_append *a)
+{
+    struct outbox o;
+    outbox_init(&o);
+    pthread_mutex_lock(&p->state);
+    if (p->is_leader)
+        append_list_push(&p->queue, a);
+    else
+        outbox_answer(&o, a, BROOK_E_NOT_LEADER, NULL);
+    pthread_mutex_unlock(&p->state);
+    outbox_post(&o, NULL, NULL);
+}
+
+static size_t bytes_of(const struct partition_append *a)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < a->batches_count; i++)
+        bytes += a->batches[i].header.total_bytes;
+    return bytes;
+}
+
+/* What one write takes from the queue. */
+struct group {
+    struct append_list appends;
+    size_t appends_count;
+    size_t batches_count;
+    int32_t leader_epoch;
+};
+
+static void take_group(struct partition *p, struct group *ret_group)
+{
+    struct group g = {0};
+    size_t bytes = 0;
+    pthread_mutex_lock(&p->state);
+    g.leader_epoch = p->leader_epoch;
+    while (p->queue.head) {
+        struct partition_append *a = p->queue.head;
+        bytes += bytes_of(a);
+        if (g.appends_count > 0 && (bytes > PARTITION_DRAIN_BYTES_MAX ||
+                                    g.batches_count + a->batches_count > PARTITION_DRAIN_BATCHES_MAX))
+            break;
+        append_list_push(&g.appends, append_list_pop(&p->queue));
+        g.appends_count++;
+        g.batches_count += a->batches_count;
+    }
+    pthread_mutex_unlock(&p->state);
+    *ret_group = g;
+}
+
+/* ---- writing ---------------------------------------------------------------------------------------- */
+
+/* Several appends become one: gathered here, given back with their offsets. Kept out of the common path, so
+ * that a single append needs no such stack. */
+static __attribute__((noinline)) int write_merged(struct partition *p, const struct group *g, int64_t now_ms,
+                                                  struct brook_error *error)
+{
+    struct log_batch all[PARTITION_DRAIN_BATCHES_MAX];
+    size_t n = 0;
+    int64_t base;
+    for (struct partition_append *a = g->appends.head; a; a = a->next) {
+        memcpy(all + n, a->batches, a->batches_count * sizeof *all);
+        n += a->batches_count;
+    }
+    int r = log_append(p->log, all, n, g->leader_epoch, now_ms, &base, error);
+    n = 0;
+    for (struct partition_append *a = g->appends.head; r == 0 && a; a = a->next) {
+        memcpy(a->batches, all + n, a->batches_count * sizeof *all);
+        n += a->batches_count;
+    }
+    return r;
+}
+
+static int write_group(struct partition *p, const struct group *g, struct brook_error *error)
+{
+    int64_t base, now_ms = clock_wall_ms();
+    struct partition_append *first = g->appends.head;
+    int r = g->appends_count > 1 ? write_merged(p, g, now_ms, error)
+                                 : log_append(p->log, first->batches, first->batches_count, g->leader_epoch,
+                                              now_ms, &base, error);
+    for (struct partition_append *a = first; r == 0 && a; a = a->next) {
+        a->base_offset = a->batches[0].header.base_offset;
+        a->last_offset = batch_last_offset(&a->batches[a->batches_count - 1].header);
+    }
+    return r;
+}
+
+/* Answer what is decided, remember what waits for the high watermark. Under `append`. */
+static void settle(struct partition *p, struct group *g, int result, const struct brook_error *error,
+                   struct outbox *o)
+{
+    struct partition_append *a;
+    int64_t log_start = log_start_offset(p->log);
+    pthread_mutex_lock(&p->state);
+    if (result == 0)
+        partition_advance(p, log_end_offset(p->log), o);
+    while ((a = append_list_pop(&g->appends))) {
+        a->log_start_offset = log_start;
+        if (result != 0)
+            outbox_answer(o, a, error->code, error->text);
+        else if (!a->wait_for_all || a->last_offset < p->high_watermark)
+            outbox_answer(o, a, 0, NULL);
+        else if (!p->is_leader) /* stored, but whether it stays is the next leader's to say */
+            outbox_answer(o, a, BROOK_E_NOT_LEADER, NULL);
+        else
+            append_list_push(&p->unacked, a);
+    }
+    pthread_mutex_unlock(&p->state);
+}
+
+/* ---- draining --------------------------------------------------------------------------------------- */
+
+static bool has_queued(struct partition *p)
+{
+    pthread_mutex_lock(&p->state);
+    bool any = p->queue.head != NULL;
+    pthread_mutex_unlock(&p->state);
+    return any;
+}
+
+/* One write, if the append lock is free. Returns false when it is not: its holder looks at the queue after
+ * letting go of it. */
+static bool drain_once(struct partition *p, struct outbox *o)
+{
+    if (atomic_load(&p->append_wanted) > 0 || pthread_mutex_trylock(&p->append) != 0)
+        return false;
+    struct group g;
+    take_group(p, &g);
+    if (g.appends_count > 0) {
+        struct brook_error error = {0};
+        int r = write_group(p, &g, &error);
+        settle(p, &g, r, &error, o);
+    }
+    pthread_mutex_unlock(&p->append);
+    return true;
+}
+
+static void run_hand_over(struct inbox_item *item)
+{
+    struct partition *p = CONTAINER_OF(item, struct partition, hand_over);
+    pthread_mutex_lock(&p->state);
+    struct inbox *own = p->hand_over_to;
+    p->hand_over_to = NULL;
+    pthread_mutex_unlock(&p->state);
+    partition_drain(p, own);
+    partition_unref(p);
+}
+
+/* Let the loop whose append is next in the queue go on: this one has done its share. */
+static void hand_over(struct partition *p)
+{
+    pthread_mutex_lock(&p->state);
+    struct inbox *to = p->queue.head && !p->hand_over_to ? p->queue.head->inbox : NULL;
+    if (to) {
+        p->hand_over_to = to;
+        p->hand_over.run = run_hand_over;
+        partition_ref(p);
+    }
+    pthread_mutex_unlock(&p->state);
+    if (to)
+        inbox_post(to, &p->hand_over);
+}
+
+void partition_drain(struct partition *p, struct inbox *own)
+{
+    struct outbox o, mine;
+    outbox_init(&o);
+    outbox_init(&mine);
+    int rounds = 0;
+    while (has_queued(p)) {
+        if (rounds++ == PARTITION_DRAIN_ROUNDS_MAX) {
+            hand_over(p);
+            break;
+        }
+        if (!drain_once(p, &o))
+            break;
+        outbox_post(&o, own, &mine);
+    }
+    outbox_run(&mine);
+}
+
+bool partition_cancel(struct partition *p, struct partition_append *a)
+{
+    pthread_mutex_lock(&p->state);
+    bool waiting = append_list_remove(&p->unacked, a) || append_list_remove(&p->queue, a);
+    pthread_mutex_unlock(&p->state);
+    if (!waiting)
+        return false;
+    brook_error_set(&a->error, BROOK_E_TIMED_OUT, "%s", brook_error_text(BROOK_E_TIMED_OUT));
+    a->done(a);
+    return true;
+}
+
+void partition_with_append_lock(struct partition *p, void (*work)(struct partition *p, void *arg), void *arg)
+{
+    struct outbox o;
+    outbox_init(&o);
+    atomic_fetch_add(&p->append_wanted, 1);
+    pthread_mutex_lock(&p->append);
+    atomic_fetch_sub(&p->append_wanted, 1);
+    work(p, arg);
+    pthread_mutex_lock(&p->state);
+    partition_advance(p, log_end_offset(p->log), &o);
+    pthread_mutex_unlock(&p->state);
+    pthread_mutex_unlock(&p->append);
+    outbox_post(&o, NULL, NULL);
+    partition_drain(p, NULL);
+}

@@ -1,0 +1,65 @@
+/* Inside of a partition, shared by the files of this folder and by nobody else.
+ *
+ * Lock order: append, then state, then the log's own. `append` is held by whoever writes; loops only try it,
+ * so a queue that is not empty has a holder of `append` who will look again, or somebody about to try.
+ */
+#ifndef BROOK_PARTITION_STATE_H
+#define BROOK_PARTITION_STATE_H
+
+#include "broker/partition/partition.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct append_list {
+    struct partition_append *head;
+    struct partition_append *last;
+};
+
+struct partition {
+    _Atomic unsigned refs;
+    char *topic;
+    int32_t number;
+    uint8_t topic_id[16];
+    struct log *log;
+    void (*released)(void *arg, struct log *log); /* NULL: the last reference closes the log */
+    void *released_arg;
+
+    pthread_mutex_t append;
+    _Atomic unsigned append_wanted; /* threads waiting for `append`: loops leave it to them */
+
+    pthread_mutex_t state;
+    bool is_leader;
+    int32_t leader_epoch;
+    int64_t log_end;
+    int64_t high_watermark;
+    struct append_list queue;   /* to be written */
+    struct append_list unacked; /* written, waiting for the high watermark; rising offsets */
+    struct partition_waiter *waiters;
+    struct inbox_item hand_over; /* asks a loop to drain */
+    struct inbox *hand_over_to;  /* NULL: not posted */
+};
+
+/* Answers and wake-ups collected under `state`, given out without it. */
+struct outbox {
+    struct append_list appends;
+    struct partition_waiter *waiters;
+    struct partition_waiter **waiters_tail;
+};
+
+void append_list_push(struct append_list *list, struct partition_append *a);
+struct partition_append *append_list_pop(struct append_list *list);
+bool append_list_remove(struct append_list *list, struct partition_append *a);
+
+void outbox_init(struct outbox *o);
+void outbox_answer(struct outbox *o, struct partition_append *a, int code, const char *text);
+/* Take the waiter from the partition's list. Under `state`. */
+void outbox_wake(struct outbox *o, struct partition_waiter *w);
+/* Post to their inboxes; what belongs to `own` moves to `mine` (both may be NULL). */
+void outbox_post(struct outbox *o, struct inbox *own, struct outbox *mine);
+/* Run the answers and wake-ups of the calling loop. */
+void outbox_run(struct outbox *mine);
+
+/* Under `state`: the log ends at `log_end` now. Moves the marks, and what they release into `o`. */
+void partition_advance(struct partition *p, int64_t log_end, struct outbox *o);
+#endif

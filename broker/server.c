@@ -1,0 +1,394 @@
+#include "broker/server.h"
+
+#include "broker/cluster/cluster.h"
+#include "broker/net/net.h"
+#include "proto/base/cleanup.h"
+#include "proto/base/clock.h"
+#include "proto/base/diag.h"
+
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+#ifdef HAVE_SYSTEMD
+#include <systemd/sd-daemon.h>
+#endif
+
+/* Descriptors that are not connections: segments, ZooKeeper, loops. */
+#define DESCRIPTORS_RESERVED 1024
+
+struct server {
+    const struct server_options *options;
+    struct settings *settings;
+    struct diag diag;
+    struct handler_settings handlers;
+    struct inbox inbox;
+    struct net *net;
+    struct cluster *cluster;
+    char **listeners;
+    size_t listeners_count;
+    char **data_dirs;
+    size_t data_dirs_count;
+    char host[256]; /* advertised */
+    int port;
+    int signals_fd;
+    int exit_status;
+    bool is_done;
+    int64_t watchdog_ns; /* 0: none */
+};
+
+/* ---- systemd ------------------------------------------------------------------------------------------- */
+
+static void notify(const char *state)
+{
+#ifdef HAVE_SYSTEMD
+    sd_notify(0, state);
+#endif
+}
+
+static int64_t watchdog_interval_ns(void)
+{
+#ifdef HAVE_SYSTEMD
+    uint64_t usec;
+    if (sd_watchdog_enabled(0, &usec) > 0)
+        return (int64_t)usec * 1000 / 2;
+#endif
+    return 0;
+}
+
+/* ---- settings for the rooms ---------------------------------------------------------------------------- */
+
+static void visit_settings(const void *settings, request_setting_visitor *visitor, void *arg)
+{
+    settings_visit(settings, visitor, arg);
+}
+
+static struct handler_settings handler_settings(const struct settings *s)
+{
+    return (struct handler_settings){
+        .broker_id = s->broker_id,
+        .software = "brookd " PACKAGE_VERSION,
+        .frame_bytes_max = (uint32_t)s->socket_request_max_bytes,
+        .message_bytes_max = s->message_max_bytes,
+        .partitions_per_request_max = (uint32_t)s->request_max_partitions,
+        .topics_per_request_max = (uint32_t)s->request_max_partitions,
+        .pull_bytes_max = (uint32_t)s->fetch_max_bytes,
+        .pull_wait_ms_max = (uint32_t)s->fetch_max_wait_ms,
+        .request_timeout_ms_max = (uint32_t)s->request_max_timeout_ms,
+        .pull_sessions_per_connection_max = (uint32_t)s->fetch_max_sessions,
+        .pulls_parked_per_connection_max = (uint32_t)s->fetch_max_parked,
+        .expanded_bytes_max = (uint32_t)s->request_max_expanded_bytes,
+        .visit_settings = visit_settings,
+        .settings = s,
+    };
+}
+
+static int io_threads(const struct settings *s)
+{
+    if (s->num_io_threads > 0)
+        return s->num_io_threads;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    return cpus < 1 ? 1 : cpus > 256 ? 256 : (int)cpus;
+}
+
+static struct net_settings net_settings(const struct server *server)
+{
+    const struct settings *s = server->settings;
+    return (struct net_settings){
+        .listeners = (const char *const *)server->listeners,
+        .listeners_count = server->listeners_count,
+        .threads_count = io_threads(s),
+        .disk_threads_count = s->num_disk_threads,
+        .frame_bytes_max = (uint32_t)s->socket_request_max_bytes,
+        .queued_bytes_max = (size_t)s->queued_max_bytes,
+        .requests_in_flight_max = (uint32_t)s->queued_max_requests,
+        .output_bytes_max = (size_t)s->queued_max_reply_bytes,
+        .connections_max = (uint32_t)s->max_connections,
+        .connections_per_address_max = (uint32_t)s->max_connections_per_ip,
+        .hello_ms_max = s->connection_setup_timeout_ms,
+        .idle_ms_max = s->connections_max_idle_ms,
+        .frame_ms_max = s->socket_request_timeout_ms,
+        .frame_bytes_per_s_min = (uint32_t)s->socket_request_min_rate,
+        .send_ms_max = s->socket_send_timeout_ms,
+        .stop_ms_max = s->shutdown_flush_ms,
+        .send_buffer_bytes = s->socket_send_buffer_bytes > 0 ? s->socket_send_buffer_bytes : 0,
+        .receive_buffer_bytes = s->socket_receive_buffer_bytes > 0 ? s->socket_receive_buffer_bytes : 0,
+    };
+}
+
+static struct cluster_settings cluster_settings(const struct server *server)
+{
+    const struct settings *s = server->settings;
+    return (struct cluster_settings){
+        .broker_id = s->broker_id,
+        .advertised_host = server->host,
+        .advertised_port = server->port,
+        .rack = s->broker_rack,
+        .zookeeper_connect = s->zookeeper_connect,
+        .zookeeper_session_timeout_ms = s->zookeeper_session_timeout_ms,
+        .data_dirs = (const char *const *)server->data_dirs,
+        .data_dirs_count = server->data_dirs_count,
+        .disk_threads_count = s->num_disk_threads,
+        .partitions_default = s->num_partitions,
+        .replicas_default = s->default_replication_factor,
+        .retention_check_ms = s->log_retention_check_interval_ms,
+        .controlled_shutdown_ms_max = s->controlled_shutdown_max_ms,
+        .topic_defaults = {.log = {.segment_bytes = s->log_segment_bytes,
+                                   .segment_ms = settings_roll_ms(s),
+                                   .segment_index_bytes = s->log_index_size_max_bytes,
+                                   .index_interval_bytes = s->log_index_interval_bytes,
+                                   .retention_ms = settings_retention_ms(s),
+                                   .retention_bytes = s->log_retention_bytes,
+                                   .file_delete_delay_ms = s->log_segment_delete_delay_ms},
+                           .message_bytes_max = s->message_max_bytes,
+                           .min_insync_replicas = s->min_insync_replicas},
+        .diag = &server->diag,
+    };
+}
+
+static void set_diag(struct server *server)
+{
+    diag_level_parse(server->settings->log_level, &server->diag.level_min);
+    server->diag.json = strcmp(server->settings->log_format, "json") == 0;
+}
+
+/* ---- addresses ----------------------------------------------------------------------------------------- */
+
+static int split_addresses(struct server *server)
+{
+    server->listeners = settings_split(server->settings->listeners, &server->listeners_count);
+    server->data_dirs = settings_split(server->settings->log_dirs, &server->data_dirs_count);
+    if (!server->listeners || !server->data_dirs)
+        return -BROOK_E_NOMEM;
+    for (size_t i = 0; i < server->listeners_count; i++)
+        server->listeners[i] = (char *)(uintptr_t)settings_strip_scheme(server->listeners[i]);
+    return 0;
+}
+
+static bool is_wildcard(const char *host)
+{
+    return !*host || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+}
+
+/* What clients are told: what was set, else the first listener's host, else this machine's name. */
+static void choose_advertised(struct server *server)
+{
+    const char *set = server->settings->advertised_listeners;
+    const char *address = set ? settings_strip_scheme(set) : server->listeners[0];
+    const char *colon = strrchr(address, ':');
+    size_t bytes = (size_t)(colon - address);
+    if (bytes > 2 && address[0] == '[') {
+        address++;
+        bytes -= 2;
+    }
+    snprintf(server->host, sizeof server->host, "%.*s", (int)bytes, address);
+    server->port = set ? atoi(colon + 1) : 0;
+    if (server->port == 0)
+        server->port = net_port(server->net, 0);
+    if (is_wildcard(server->host) && gethostname(server->host, sizeof server->host - 1) < 0)
+        snprintf(server->host, sizeof server->host, "localhost");
+}
+
+/* ---- the process --------------------------------------------------------------------------------------- */
+
+static void raise_descriptors(const struct server *server)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur != RLIM_INFINITY &&
+        limit.rlim_cur < (rlim_t)server->settings->max_connections + DESCRIPTORS_RESERVED)
+        diag_log(&server->diag, DIAG_INFO, "",
+                 "max.connections=%" PRId32 " can not be reached with %ju file descriptors",
+                 server->settings->max_connections, (uintmax_t)limit.rlim_cur);
+}
+
+static int catch_signals(struct server *server)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    signal(SIGPIPE, SIG_IGN);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    server->signals_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return server->signals_fd < 0 ? -BROOK_E_IO : 0;
+}
+
+/* ---- SIGHUP -------------------------------------------------------------------------------------------- */
+
+static void say_change(void *arg, const char *name, const char *from, const char *to, bool at_run_time)
+{
+    const struct server *server = arg;
+    if (at_run_time)
+        diag_log(&server->diag, DIAG_INFO, "", "%s is %s now (was %s)", name, to, from);
+    else
+        diag_log(&server->diag, DIAG_WARN, "", "%s stays %s: %s needs a restart", name, from, to);
+}
+
+static void take_over(struct server *server, const struct settings *fresh)
+{
+    struct settings *s = server->settings;
+    char *level = strdup(fresh->log_level);
+    if (level) {
+        free(s->log_level);
+        s->log_level = level;
+    }
+    s->max_connections = fresh->max_connections;
+    s->max_connections_per_ip = fresh->max_connections_per_ip;
+    s->connections_max_idle_ms = fresh->connections_max_idle_ms;
+    s->connection_setup_timeout_ms = fresh->connection_setup_timeout_ms;
+    s->socket_request_timeout_ms = fresh->socket_request_timeout_ms;
+    s->socket_send_timeout_ms = fresh->socket_send_timeout_ms;
+    set_diag(server);
+    struct net_settings net = net_settings(server);
+    net_configure(server->net, &net);
+}
+
+static void reload(struct server *server)
+{
+    struct settings_faults faults = {0};
+    struct settings *fresh;
+    const struct server_options *o = server->options;
+    diag_log(&server->diag, DIAG_INFO, "", "reading the configuration again");
+    if (settings_load(o->file, o->overrides, o->overrides_count, &fresh, &faults) == 0) {
+        settings_compare(server->settings, fresh, say_change, server);
+        take_over(server, fresh);
+        settings_free(fresh);
+    } else {
+        diag_log(&server->diag, DIAG_ERROR, "", "the configuration has faults: nothing is changed");
+    }
+    for (size_t i = 0; i < faults.count; i++)
+        diag_log(&server->diag, DIAG_ERROR, "", "%s", faults.lines[i]);
+    settings_faults_done(&faults);
+}
+
+/* ---- running ------------------------------------------------------------------------------------------- */
+
+static void fail(struct server *server, const struct brook_error *error)
+{
+    diag_log(&server->diag, DIAG_ERROR, "", "can not start: %s",
+             error->text[0] ? error->text : brook_error_text(error->code));
+    server->exit_status = EXIT_FAILURE;
+    server->is_done = true;
+}
+
+static void on_ready(void *arg, const struct brook_error *why)
+{
+    struct server *server = arg;
+    struct brook_error error = *why;
+    if (server->is_done)
+        return;
+    if (error.code || net_accept(server->net, &error) < 0) {
+        fail(server, &error);
+        return;
+    }
+    char subject[32];
+    snprintf(subject, sizeof subject, "broker=%" PRId32, server->settings->broker_id);
+    diag_log(&server->diag, DIAG_INFO, subject, "ready: listens on port %d, clients are told %s:%d",
+             net_port(server->net, 0), server->host, server->port);
+    notify("READY=1");
+}
+
+static void take_signals(struct server *server)
+{
+    struct signalfd_siginfo info;
+    while (read(server->signals_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (info.ssi_signo == SIGHUP) {
+            reload(server);
+            continue;
+        }
+        diag_log(&server->diag, DIAG_INFO, "", "stopping (signal %u)", info.ssi_signo);
+        server->is_done = true;
+    }
+}
+
+static void wait_and_serve(struct server *server)
+{
+    struct pollfd fds[] = {{.fd = server->signals_fd, .events = POLLIN},
+                           {.fd = inbox_fd(&server->inbox), .events = POLLIN}};
+    int timeout_ms = server->watchdog_ns ? (int)(server->watchdog_ns / 1000000) : -1;
+    while (!server->is_done) {
+        int n = poll(fds, 2, timeout_ms);
+        if (n < 0 && errno != EINTR)
+            break;
+        take_signals(server);
+        inbox_drain(&server->inbox);
+        if (server->watchdog_ns)
+            notify("WATCHDOG=1");
+    }
+}
+
+static int start(struct server *server, struct brook_error *error)
+{
+    int r = inbox_init(&server->inbox);
+    if (r == 0)
+        r = catch_signals(server);
+    if (r == 0)
+        r = split_addresses(server);
+    if (r < 0)
+        return brook_error_set(error, r, "%s", brook_error_text(r));
+    raise_descriptors(server);
+    server->handlers = handler_settings(server->settings);
+    struct net_settings net = net_settings(server);
+    r = net_new(&net, &server->handlers, &server->diag, &server->net, error);
+    if (r < 0)
+        return r;
+    choose_advertised(server);
+    struct cluster_settings cluster = cluster_settings(server);
+    struct cluster_events events = {.inbox = &server->inbox, .ready = on_ready, .arg = server};
+    r = cluster_new(&cluster, &events, &server->cluster, error);
+    if (r < 0)
+        return r;
+    r = net_start(server->net, server->cluster);
+    return r < 0 ? brook_error_set(error, r, "can not start the I/O threads: %s", brook_error_text(r)) : 0;
+}
+
+/* Nobody new, hand over, answer, close, and only then free what others could post to. */
+static void stop(struct server *server)
+{
+    int64_t began_ms = clock_boot_ms();
+    notify("STOPPING=1");
+    if (server->cluster)
+        cluster_drain(server->cluster);
+    if (server->net) {
+        net_stop_accepting(server->net);
+        net_stop(server->net);
+    }
+    if (server->cluster)
+        cluster_free(server->cluster);
+    net_free(server->net);
+    if (server->exit_status == EXIT_SUCCESS)
+        diag_log(&server->diag, DIAG_INFO, "", "stopped after %" PRId64 " ms", clock_boot_ms() - began_ms);
+}
+
+int server_run(const struct server_options *options, struct settings *settings)
+{
+    struct server server = {.options = options, .settings = settings, .signals_fd = -1, .inbox.fd = -1};
+    struct brook_error error = {0};
+    set_diag(&server);
+    server.watchdog_ns = watchdog_interval_ns();
+    diag_log(&server.diag, DIAG_INFO, "", "brookd " PACKAGE_VERSION " starts");
+    if (start(&server, &error) < 0)
+        fail(&server, &error);
+    else
+        wait_and_serve(&server);
+    stop(&server);
+    inbox_done(&server.inbox);
+    if (server.signals_fd >= 0)
+        close(server.signals_fd);
+    free(server.listeners);
+    free(server.data_dirs);
+    settings_free(server.settings);
+    return server.exit_status;
+}

@@ -1,0 +1,471 @@
+#include "broker/storage/data_dir.h"
+
+#include "broker/storage/checkpoint.h"
+#include "broker/storage/directory.h"
+#include "broker/storage/file.h"
+#include "broker/storage/identity.h"
+#include "broker/storage/lock_file.h"
+#include "broker/storage/partition_metadata.h"
+#include "proto/base/cleanup.h"
+#include "proto/base/names.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define LOCK_FILE ".lock"
+#define MARKER_FILE ".kafka_cleanshutdown"
+#define MARKER_BYTES_MAX 4096
+#define WARNINGS_MAX 64
+
+enum which_checkpoint { RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS, CHECKPOINTS_COUNT };
+static const char *const checkpoint_files[CHECKPOINTS_COUNT] = {
+    [RECOVERY_POINTS] = "recovery-point-offset-checkpoint",
+    [START_OFFSETS] = "log-start-offset-checkpoint",
+    [HIGH_WATERMARKS] = "replication-offset-checkpoint",
+};
+
+/* What the checkpoints say, or will say, about one partition. -1: not known. */
+struct known {
+    char *topic;
+    int32_t partition;
+    int64_t offsets[CHECKPOINTS_COUNT];
+};
+
+struct data_dir {
+    char *path;
+    int lock_fd;
+    bool was_clean;
+    int64_t marker_epoch;                  /* named by the marker that was found */
+    int64_t broker_epoch;                  /* to be named by the next */
+    struct data_dir_partition *partitions; /* as found */
+    size_t count;
+    size_t capacity;
+    struct known *known; /* sorted by topic and number */
+    size_t known_count;
+    size_t known_capacity;
+    char *warnings[WARNINGS_MAX];
+    size_t warnings_count;
+};
+
+static void warn(struct data_dir *dir, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void warn(struct data_dir *dir, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (dir->warnings_count < WARNINGS_MAX &&
+        vasprintf(&dir->warnings[dir->warnings_count], format, args) >= 0)
+        dir->warnings_count++;
+    va_end(args);
+}
+
+static void file_path(const struct data_dir *dir, const char *name, char buffer[PATH_MAX])
+{
+    snprintf(buffer, PATH_MAX, "%s/%s", dir->path, name);
+}
+
+/* ---- marker and identity ----------------------------------------------------------------------------- */
+
+/* Read the marker and remove it, synced, before anything else is touched. */
+static int take_marker(struct data_dir *dir, struct brook_error *error)
+{
+    char path[PATH_MAX];
+    file_path(dir, MARKER_FILE, path);
+    AUTO_FREE char *text = NULL;
+    size_t bytes;
+    int r = file_load(path, MARKER_BYTES_MAX, &text, &bytes);
+    if (r == -BROOK_E_NOT_FOUND)
+        return 0;
+    const char *epoch = r == 0 ? strstr(text, "\"brokerEpoch\":") : NULL;
+    if (epoch)
+        dir->marker_epoch = strtoll(epoch + strlen("\"brokerEpoch\":"), NULL, 10);
+    if (io_unlink(path) != 0 || io_sync_directory(dir->path) != 0)
+        return storage_error(error, "removing %s", path);
+    dir->was_clean = true;
+    return 0;
+}
+
+static int write_marker(struct data_dir *dir)
+{
+    char path[PATH_MAX], text[64];
+    file_path(dir, MARKER_FILE, path);
+    int n = snprintf(text, sizeof text, "{\"version\":0,\"brokerEpoch\":%" PRId64 "}", dir->broker_epoch);
+    return file_replace(path, text, (size_t)n, true, NULL);
+}
+
+static int refuse(const char *path, struct brook_error *error, const char *what, const char *theirs,
+                  const char *ours)
+{
+    return brook_error_set(error, BROOK_E_CONFIG, "%s belongs to %s %s, not to %s", path, what, theirs, ours);
+}
+
+static int check_identity(struct data_dir *dir, int32_t broker_id, const char *cluster_id,
+                          struct brook_error *error)
+{
+    char path[PATH_MAX], theirs[16], ours[16];
+    struct identity found;
+    file_path(dir, IDENTITY_FILE, path);
+    int r = identity_load(path, &found);
+    if (r == -BROOK_E_STORAGE_ERROR)
+        return storage_error(error, "reading %s", path);
+    if (r == -BROOK_E_UNSUPPORTED_VERSION)
+        return brook_error_set(error, BROOK_E_CONFIG, "%s is of a KRaft broker, which has another layout",
+                               path);
+    if (r == -BROOK_E_INVALID)
+        warn(dir, "%s makes no sense and was written anew", path);
+    if (r == 0 && found.broker_id >= 0 && found.broker_id != broker_id) {
+        snprintf(theirs, sizeof theirs, "%" PRId32, found.broker_id);
+        snprintf(ours, sizeof ours, "%" PRId32, broker_id);
+        return refuse(dir->path, error, "broker", theirs, ours);
+    }
+    if (r == 0 && found.cluster_id[0] != '\0' && strcmp(found.cluster_id, cluster_id) != 0)
+        return refuse(dir->path, error, "cluster", found.cluster_id, cluster_id);
+    if (r == 0 && found.broker_id >= 0 && found.cluster_id[0] != '\0')
+        return 0;
+    struct identity mine = {.broker_id = broker_id};
+    if (snprintf(mine.cluster_id, sizeof mine.cluster_id, "%s", cluster_id) > CLUSTER_ID_BYTES_MAX)
+        return brook_error_set(error, BROOK_E_CONFIG, "the cluster id %s is too long", cluster_id);
+    return identity_save(path, &mine, error);
+}
+
+/* ---- partitions -------------------------------------------------------------------------------------- */
+
+/* "<topic>-<number>", split at the last dash. */
+static bool parse_name(const char *name, struct data_dir_partition *p)
+{
+    const char *dash = strrchr(name, '-');
+    if (!dash || dash[1] == '\0' || strlen(dash + 1) > 10 ||
+        strspn(dash + 1, "0123456789") != strlen(dash + 1) ||
+        !name_is_legal_topic(name, (size_t)(dash - name)))
+        return false;
+    long long number = strtoll(dash + 1, NULL, 10);
+    if (number > INT32_MAX || (dash[1] == '0' && dash[2] != '\0'))
+        return false;
+    snprintf(p->topic, sizeof p->topic, "%.*s", (int)(dash - name), name);
+    p->partition = (int32_t)number;
+    return true;
+}
+
+static bool ends_in(const char *name, const char *suffix)
+{
+    size_t n = strlen(name), s = strlen(suffix);
+    return n >= s && strcmp(name + n - s, suffix) == 0;
+}
+
+static bool is_directory(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static void read_topic_id(struct data_dir *dir, const char *partition_path, struct data_dir_partition *p)
+{
+    char path[PATH_MAX];
+    if ((size_t)snprintf(path, sizeof path, "%s/" PARTITION_METADATA_FILE, partition_path) >= sizeof path)
+        return;
+    if (partition_metadata_load(path, p->topic_id) == -BROOK_E_INVALID)
+        warn(dir, "%s makes no sense: the topic's id is not known", path);
+}
+
+static int add_partition(struct data_dir *dir, const struct data_dir_partition *p)
+{
+    if (dir->count == dir->capacity) {
+        size_t capacity = dir->capacity ? 2 * dir->capacity : 64;
+        void *grown = realloc(dir->partitions, capacity * sizeof *dir->partitions);
+        if (!grown)
+            return -1;
+        dir->partitions = grown;
+        dir->capacity = capacity;
+    }
+    dir->partitions[dir->count++] = *p;
+    return 0;
+}
+
+static int take_entry(struct data_dir *dir, const char *name)
+{
+    char path[PATH_MAX];
+    struct data_dir_partition p = {.hint = {.clean = dir->was_clean}};
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", dir->path, name) >= sizeof path)
+        return 0;
+    if (ends_in(name, SUFFIX_DELETED_DIRECTORY)) {
+        if (is_directory(path) && directory_remove(path) != 0)
+            warn(dir, "%s is left of a deletion and can not be removed: %s", path, strerror(errno));
+        return 0;
+    }
+    if (!parse_name(name, &p) || !is_directory(path))
+        return 0;
+    read_topic_id(dir, path, &p);
+    return add_partition(dir, &p);
+}
+
+static int find_partitions(struct data_dir *dir)
+{
+    DIR *d = opendir(dir->path);
+    if (!d)
+        return -1;
+    int r = 0;
+    struct dirent *entry;
+    while (r == 0 && (entry = readdir(d)))
+        r = entry->d_name[0] == '.' ? 0 : take_entry(dir, entry->d_name);
+    closedir(d);
+    return r;
+}
+
+/* ---- checkpoints ------------------------------------------------------------------------------------- */
+
+static int compare(const void *a, const void *b)
+{
+    const struct known *x = a, *y = b;
+    int r = strcmp(x->topic, y->topic);
+    return r != 0 ? r : (x->partition > y->partition) - (x->partition < y->partition);
+}
+
+static void sort_known(struct data_dir *dir)
+{
+    if (dir->known_count > 0)
+        qsort(dir->known, dir->known_count, sizeof *dir->known, compare);
+}
+
+/* Among the first `count`. */
+static struct known *find_known(const struct data_dir *dir, size_t count, const char *topic,
+                                int32_t partition)
+{
+    struct known key = {.topic = (char *)(uintptr_t)topic, .partition = partition};
+    return count > 0 ? bsearch(&key, dir->known, count, sizeof key, compare) : NULL;
+}
+
+/* At the end: whoever adds sorts. */
+static struct known *add_known(struct data_dir *dir, const char *topic, int32_t partition)
+{
+    if (dir->known_count == dir->known_capacity) {
+        size_t capacity = dir->known_capacity ? 2 * dir->known_capacity : 64;
+        void *grown = realloc(dir->known, capacity * sizeof *dir->known);
+        if (!grown)
+            return NULL;
+        dir->known = grown;
+        dir->known_capacity = capacity;
+    }
+    struct known k = {.topic = strdup(topic), .partition = partition, .offsets = {-1, -1, -1}};
+    if (!k.topic)
+        return NULL;
+    dir->known[dir->known_count] = k;
+    return &dir->known[dir->known_count++];
+}
+
+static void load_checkpoint(struct data_dir *dir, enum which_checkpoint which)
+{
+    char path[PATH_MAX];
+    struct offset_checkpoint table = {0};
+    file_path(dir, checkpoint_files[which], path);
+    int r = offset_checkpoint_load(path, &table);
+    if (r != 0 && r != -BROOK_E_NOT_FOUND)
+        warn(dir, "%s makes no sense and counts as not there", path);
+    for (size_t i = 0; i < dir->known_count; i++)
+        dir->known[i].offsets[which] =
+            offset_checkpoint_find(&table, dir->known[i].topic, dir->known[i].partition);
+    offset_checkpoint_done(&table);
+}
+
+/* Only for partitions whose directory is there: what is said of others is about logs that are gone. */
+static int load_checkpoints(struct data_dir *dir)
+{
+    for (size_t i = 0; i < dir->count; i++)
+        if (!add_known(dir, dir->partitions[i].topic, dir->partitions[i].partition))
+            return -1;
+    sort_known(dir);
+    for (int which = 0; which < CHECKPOINTS_COUNT; which++)
+        load_checkpoint(dir, which);
+    for (size_t i = 0; i < dir->count; i++) {
+        struct data_dir_partition *p = &dir->partitions[i];
+        const struct known *k = find_known(dir, dir->known_count, p->topic, p->partition);
+        p->hint.recovery_point = k->offsets[RECOVERY_POINTS];
+        p->hint.start_offset = k->offsets[START_OFFSETS];
+        p->high_watermark = k->offsets[HIGH_WATERMARKS];
+    }
+    return 0;
+}
+
+static int save_checkpoint(struct data_dir *dir, enum which_checkpoint which, const struct known *const *list,
+                           size_t count)
+{
+    char path[PATH_MAX];
+    struct checkpoint_writer w;
+    size_t said = 0;
+    for (size_t i = 0; i < count; i++)
+        said += list[i]->offsets[which] >= 0;
+    checkpoint_writer_init(&w, said);
+    for (size_t i = 0; i < count; i++)
+        if (list[i]->offsets[which] >= 0)
+            checkpoint_writer_add(&w, "%s %" PRId32 " %" PRId64, list[i]->topic, list[i]->partition,
+                                  list[i]->offsets[which]);
+    file_path(dir, checkpoint_files[which], path);
+    return checkpoint_writer_save(&w, path, true, NULL);
+}
+
+static int save_checkpoints(struct data_dir *dir)
+{
+    AUTO_FREE const struct known **list = calloc(dir->known_count + 1, sizeof *list);
+    size_t count = 0;
+    int r = list ? 0 : -BROOK_E_NOMEM;
+    for (size_t i = 0; r == 0 && i < dir->known_count; i++) {
+        char path[PATH_MAX];
+        data_dir_partition_path(dir, dir->known[i].topic, dir->known[i].partition, path);
+        if (is_directory(path))
+            list[count++] = &dir->known[i];
+    }
+    for (int which = 0; r == 0 && which < CHECKPOINTS_COUNT; which++)
+        r = save_checkpoint(dir, which, list, count);
+    return r == 0 ? 0 : -BROOK_E_STORAGE_ERROR;
+}
+
+int data_dir_checkpoint(struct data_dir *dir, const struct data_dir_checkpoint *entries, size_t count)
+{
+    size_t sorted = dir->known_count;
+    for (size_t i = 0; i < count; i++) {
+        const struct data_dir_checkpoint *e = &entries[i];
+        struct known *k = find_known(dir, sorted, e->topic, e->partition);
+        if (!k && !(k = add_known(dir, e->topic, e->partition)))
+            return -BROOK_E_STORAGE_ERROR;
+        k->offsets[RECOVERY_POINTS] = e->recovery_point;
+        k->offsets[START_OFFSETS] = e->start_offset;
+        k->offsets[HIGH_WATERMARKS] = e->high_watermark;
+    }
+    sort_known(dir);
+    return save_checkpoints(dir);
+}
+
+int data_dir_forget(struct data_dir *dir, const char *topic, int32_t partition)
+{
+    struct known *k = find_known(dir, dir->known_count, topic, partition);
+    bool anything = false;
+    for (int which = 0; k && which < CHECKPOINTS_COUNT; which++) {
+        anything = anything || k->offsets[which] >= 0;
+        k->offsets[which] = -1;
+    }
+    return anything ? save_checkpoints(dir) : 0;
+}
+
+/* ---- the directory ----------------------------------------------------------------------------------- */
+
+static void free_data_dir(struct data_dir *dir)
+{
+    for (size_t i = 0; i < dir->warnings_count; i++)
+        free(dir->warnings[i]);
+    if (dir->lock_fd >= 0)
+        io_close(dir->lock_fd);
+    for (size_t i = 0; i < dir->known_count; i++)
+        free(dir->known[i].topic);
+    free(dir->known);
+    free(dir->partitions);
+    free(dir->path);
+    free(dir);
+}
+
+static int open_data_dir(struct data_dir *dir, int32_t broker_id, const char *cluster_id,
+                         struct brook_error *error)
+{
+    char path[PATH_MAX];
+    if (io_mkdir(dir->path) != 0 && errno != EEXIST)
+        return storage_error(error, "creating %s", dir->path);
+    file_path(dir, LOCK_FILE, path);
+    int r = lock_file_take(path, &dir->lock_fd, error);
+    if (r == 0)
+        r = check_identity(dir, broker_id, cluster_id, error);
+    if (r == 0)
+        r = take_marker(dir, error);
+    if (r != 0)
+        return r;
+    return find_partitions(dir) == 0 && load_checkpoints(dir) == 0
+               ? 0
+               : storage_error(error, "looking into %s", dir->path);
+}
+
+int data_dir_open(const char *path, int32_t broker_id, const char *cluster_id, struct data_dir **ret_dir,
+                  struct brook_error *error)
+{
+    if (strlen(path) + 2 * 256 >= PATH_MAX)
+        return brook_error_set(error, BROOK_E_CONFIG, "the path %.100s... is too long", path);
+    struct data_dir *dir = calloc(1, sizeof *dir);
+    if (!dir || !(dir->path = strdup(path))) {
+        free(dir);
+        return brook_error_set(error, BROOK_E_STORAGE_ERROR, "out of memory opening %s", path);
+    }
+    dir->lock_fd = -1;
+    dir->marker_epoch = -1;
+    dir->broker_epoch = -1;
+    int r = open_data_dir(dir, broker_id, cluster_id, error);
+    if (r != 0) {
+        free_data_dir(dir);
+        return r;
+    }
+    *ret_dir = dir;
+    return 0;
+}
+
+int data_dir_close(struct data_dir *dir, bool clean)
+{
+    if (!dir)
+        return 0;
+    int r = clean ? write_marker(dir) : 0;
+    free_data_dir(dir);
+    return r == 0 ? 0 : -BROOK_E_STORAGE_ERROR;
+}
+
+const char *data_dir_path(const struct data_dir *dir)
+{
+    return dir->path;
+}
+
+bool data_dir_was_clean(const struct data_dir *dir, int64_t *ret_broker_epoch)
+{
+    if (ret_broker_epoch)
+        *ret_broker_epoch = dir->marker_epoch;
+    return dir->was_clean;
+}
+
+const char *const *data_dir_warnings(const struct data_dir *dir, size_t *ret_count)
+{
+    *ret_count = dir->warnings_count;
+    return (const char *const *)dir->warnings;
+}
+
+void data_dir_set_broker_epoch(struct data_dir *dir, int64_t broker_epoch)
+{
+    dir->broker_epoch = broker_epoch;
+}
+
+const struct data_dir_partition *data_dir_partitions(const struct data_dir *dir, size_t *ret_count)
+{
+    *ret_count = dir->count;
+    return dir->partitions;
+}
+
+void data_dir_partition_path(const struct data_dir *dir, const char *topic, int32_t partition,
+                             char buffer[PATH_MAX])
+{
+    snprintf(buffer, PATH_MAX, "%s/%s-%" PRId32, dir->path, topic, partition);
+}
+
+int data_dir_write_topic_id(const struct data_dir *dir, const char *topic, int32_t partition,
+                            const uint8_t topic_id[16])
+{
+    char directory[PATH_MAX], path[PATH_MAX];
+    data_dir_partition_path(dir, topic, partition, directory);
+    if ((size_t)snprintf(path, sizeof path, "%s/" PARTITION_METADATA_FILE, directory) >= sizeof path)
+        return -BROOK_E_INVALID;
+    return partition_metadata_save(path, topic_id, NULL);
+}
+
+int data_dir_set_aside(struct data_dir *dir, const char *topic, int32_t partition)
+{
+    char path[PATH_MAX];
+    data_dir_partition_path(dir, topic, partition, path);
+    AUTO_FREE char *aside = directory_name_aside(path, SUFFIX_STRAY_DIRECTORY);
+    if (!aside || io_rename(path, aside) != 0 || io_sync_directory(dir->path) != 0)
+        return -BROOK_E_STORAGE_ERROR;
+    return 0;
+}

@@ -1,0 +1,69 @@
+#include "broker/storage/file_io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int io_open(const char *path, int flags)
+{
+    return open(path, flags | O_CLOEXEC, 0644);
+}
+
+int io_close(int fd)
+{
+    return close(fd);
+}
+
+ssize_t io_pread(int fd, void *buffer, size_t bytes, off_t position)
+{
+    return pread(fd, buffer, bytes, position);
+}
+
+ssize_t io_pwritev(int fd, const struct iovec *parts, int count, off_t position)
+{
+    return pwritev(fd, parts, count, position);
+}
+
+int io_truncate(int fd, off_t bytes)
+{
+    return ftruncate(fd, bytes);
+}
+
+int io_datasync(int fd)
+{
+    return fdatasync(fd);
+}
+
+int io_rename(const char *from, const char *to)
+{
+    return rename(from, to);
+}
+
+int io_unlink(const char *path)
+{
+    return unlink(path);
+}
+
+int io_mkdir(const char *path)
+{
+    return mkdir(path, 0755);
+}
+
+int io_rmdir(const char *path)
+{
+    return rmdir(path);
+}
+
+int io_sync_directory(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    int r = fsync(fd);
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return r;
+}

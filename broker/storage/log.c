@@ -1,0 +1,242 @@
+#include "broker/storage/log.h"
+
+#include "broker/storage/file.h"
+#include "broker/storage/log_state.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void log_settings_default(struct log_settings *settings)
+{
+    *settings = (struct log_settings){
+        .segment_bytes = (int64_t)1 << 30,
+        .segment_ms = (int64_t)7 * 24 * 3600 * 1000,
+        .segment_index_bytes = 10 << 20,
+        .index_interval_bytes = 4096,
+        .retention_ms = (int64_t)7 * 24 * 3600 * 1000,
+        .retention_bytes = -1,
+        .file_delete_delay_ms = 60000,
+    };
+}
+
+void log_go_offline(struct log *log, const char *format, ...)
+{
+    pthread_mutex_lock(&log->lock);
+    if (!log->offline) {
+        va_list args;
+        va_start(args, format);
+        vsnprintf(log->offline_reason, sizeof log->offline_reason, format, args);
+        va_end(args);
+        log->offline = true;
+    }
+    pthread_mutex_unlock(&log->lock);
+}
+
+const char *log_offline_reason(struct log *log)
+{
+    return log->offline ? log->offline_reason : NULL;
+}
+
+int log_check_online(struct log *log, struct brook_error *error)
+{
+    const char *reason = log_offline_reason(log);
+    if (!reason)
+        return 0;
+    return brook_error_set(error, BROOK_E_LOG_OFFLINE, "%s is offline: %s", directory_path(log->directory),
+                           reason);
+}
+
+int64_t log_start_offset(struct log *log)
+{
+    pthread_mutex_lock(&log->lock);
+    int64_t offset = log->start_offset;
+    pthread_mutex_unlock(&log->lock);
+    return offset;
+}
+
+int64_t log_end_offset(struct log *log)
+{
+    pthread_mutex_lock(&log->lock);
+    int64_t offset = log->end_offset;
+    pthread_mutex_unlock(&log->lock);
+    return offset;
+}
+
+int64_t log_durable_end(struct log *log)
+{
+    pthread_mutex_lock(&log->lock);
+    int64_t offset = log->durable_end;
+    pthread_mutex_unlock(&log->lock);
+    return offset;
+}
+
+int64_t log_bytes(struct log *log)
+{
+    int64_t bytes = 0;
+    pthread_mutex_lock(&log->lock);
+    for (size_t i = 0; i < log->segments_count; i++)
+        bytes += log->segments[i]->bytes;
+    pthread_mutex_unlock(&log->lock);
+    return bytes;
+}
+
+size_t log_segments_count(struct log *log)
+{
+    pthread_mutex_lock(&log->lock);
+    size_t count = log->segments_count;
+    pthread_mutex_unlock(&log->lock);
+    return count;
+}
+
+void log_configure(struct log *log, const struct log_settings *settings)
+{
+    pthread_mutex_lock(&log->lock);
+    log->settings = *settings;
+    if (log->settings.segment_bytes > SEGMENT_RELATIVE_MAX) /* positions are 31 bits */
+        log->settings.segment_bytes = SEGMENT_RELATIVE_MAX;
+    pthread_mutex_unlock(&log->lock);
+}
+
+/* ---- flush ------------------------------------------------------------------------------------------ */
+
+/* What one flush has to sync, in order: segments by offset, then nothing newer than `end_offset` counts. */
+struct flush {
+    struct segment **segments; /* references */
+    size_t count;
+    int64_t end_offset;
+    uint64_t generation;
+    bool directory;
+};
+
+static int plan_flush(struct log *log, struct flush *ret_flush)
+{
+    struct flush f = {0};
+    pthread_mutex_lock(&log->lock);
+    f.end_offset = log->end_offset;
+    f.generation = log->generation;
+    f.directory = log->directory_dirty;
+    if (log->durable_end < log->end_offset) {
+        size_t first = log_segment_of(log, log->durable_end);
+        size_t behind = log_segment_of(log, log->end_offset - 1) + 1;
+        f.segments = calloc(behind - first, sizeof(struct segment *));
+        for (size_t i = first; f.segments && i < behind; i++)
+            f.segments[f.count++] = segment_ref(log->segments[i]);
+    }
+    bool enough = f.segments || log->durable_end >= log->end_offset;
+    if (enough)
+        log->directory_dirty = false;
+    pthread_mutex_unlock(&log->lock);
+    if (!enough)
+        return -BROOK_E_NOMEM;
+    *ret_flush = f;
+    return 0;
+}
+
+static int sync_segment(struct segment *s)
+{
+    int fd = segment_fd(s);
+    return fd < 0 ? -1 : io_datasync(fd);
+}
+
+/* Older segments, then the names, then the newest: at every moment what is durable has no gap. */
+static int carry_out_flush(struct log *log, const struct flush *f)
+{
+    for (size_t i = 0; i + 1 < f->count; i++)
+        if (sync_segment(f->segments[i]) != 0)
+            return -1;
+    if (f->directory && io_sync_directory(directory_path(log->directory)) != 0)
+        return -1;
+    return f->count > 0 ? sync_segment(f->segments[f->count - 1]) : 0;
+}
+
+int log_flush(struct log *log)
+{
+    struct flush f;
+    pthread_mutex_lock(&log->flush_lock);
+    int r = log_check_online(log, NULL) == 0 ? plan_flush(log, &f) : -BROOK_E_STORAGE_ERROR;
+    if (r != 0) {
+        pthread_mutex_unlock(&log->flush_lock);
+        return -BROOK_E_STORAGE_ERROR;
+    }
+    if (carry_out_flush(log, &f) != 0) {
+        /* The kernel has dropped what it could not write: another sync would answer 0 and be a lie. */
+        log_go_offline(log, "a sync failed: %s", strerror(errno));
+        r = -BROOK_E_STORAGE_ERROR;
+    }
+    pthread_mutex_lock(&log->lock);
+    /* After a truncation the same offsets may hold bytes that this sync has not seen. */
+    if (r == 0 && f.generation == log->generation && f.end_offset > log->durable_end)
+        log->durable_end = f.end_offset;
+    pthread_mutex_unlock(&log->lock);
+    for (size_t i = 0; i < f.count; i++)
+        segment_unref(f.segments[i]);
+    free(f.segments);
+    pthread_mutex_unlock(&log->flush_lock);
+    return r;
+}
+
+/* ---- the end ---------------------------------------------------------------------------------------- */
+
+void log_free(struct log *log)
+{
+    log_bury(log, 0, true);
+    for (size_t i = 0; i < log->segments_count; i++)
+        segment_unref(log->segments[i]);
+    free(log->segments);
+    free(log->tail);
+    indexer_done(&log->indexer);
+    epochs_done(&log->epochs);
+    directory_unref(log->directory);
+    pthread_mutex_destroy(&log->lock);
+    pthread_mutex_destroy(&log->flush_lock);
+    free(log);
+}
+
+static int finish(struct log *log)
+{
+    int r = indexer_finish(&log->indexer, &log->lock) == 0 ? 0 : -BROOK_E_STORAGE_ERROR;
+    if (log->epochs.dirty) {
+        char path[PATH_MAX];
+        directory_file_path(log->directory, EPOCHS_FILE, path);
+        if (epochs_save(&log->epochs, path, true, NULL) != 0)
+            r = -BROOK_E_STORAGE_ERROR;
+    }
+    return log_flush(log) == 0 ? r : -BROOK_E_STORAGE_ERROR;
+}
+
+int log_close(struct log *log)
+{
+    if (!log)
+        return 0;
+    int r = log->offline ? -BROOK_E_STORAGE_ERROR : 0;
+    if (r == 0 && !log->retired && log->segments_count > 0)
+        r = finish(log);
+    log_free(log);
+    return r;
+}
+
+int log_retire(struct log *log, struct brook_error *error)
+{
+    if (log->retired)
+        return 0;
+    int r = directory_retire(log->directory, error);
+    if (r != 0)
+        return r;
+    log_go_offline(log, "it was deleted");
+    log->retired = true;
+    return 0;
+}
+
+int log_delete(struct log **log)
+{
+    struct log *taken = *log;
+    *log = NULL;
+    if (!taken)
+        return 0;
+    int r = log_retire(taken, NULL);
+    log_free(taken);
+    return r;
+}
