@@ -468,6 +468,14 @@ bool peer_has(struct peer *p, int topic, int32_t partition)
     return has;
 }
 
+int64_t peer_offset(struct peer *p, int topic, int32_t partition)
+{
+    pthread_mutex_lock(&p->lock);
+    int64_t offset = p->partitions[topic][partition].offset;
+    pthread_mutex_unlock(&p->lock);
+    return offset;
+}
+
 bool peer_delivers(struct peer *p, int topic, int32_t partition)
 {
     pthread_mutex_lock(&p->lock);
