@@ -323,9 +323,7 @@ static void judge_readiness(struct cluster *c)
         cluster_set_ready(c, "not registered in ZooKeeper");
     else if (!c->views || !state_reader_is_complete(c->reader))
         cluster_set_ready(c, "reading the cluster's state");
-    else if (!c->has_said_ready && (!hosting_is_settled(c->hosting) || c->view_is_due))
-        cluster_set_ready(c, "opening partitions");
-    else
+    else if (c->has_said_ready || !c->view_is_due)
         cluster_say_ready(c);
 }
 

@@ -319,11 +319,6 @@ void hosting_give_up(struct hosting *hosting, bool (*is_deleted)(void *arg, cons
     }
 }
 
-bool hosting_is_settled(const struct hosting *hosting)
-{
-    return hosting->is_opened && !hosting->opening && !hosting->leaving;
-}
-
 /* ---- the end ---------------------------------------------------------------------------------------- */
 
 void hosting_check_closed(struct hosting *hosting)

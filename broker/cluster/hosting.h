@@ -82,9 +82,6 @@ bool hosting_has_unwanted(const struct hosting *hosting);
 void hosting_give_up(struct hosting *hosting, bool (*is_deleted)(void *arg, const struct topic_id *topic_id),
                      void *arg);
 
-/* Nothing is being opened or given up: what hosting_follow() asked for is done, or has failed. */
-bool hosting_is_settled(const struct hosting *hosting);
-
 /* Timers. Returns when to call again. */
 int64_t hosting_tick(struct hosting *hosting, int64_t now_ms);
 #endif

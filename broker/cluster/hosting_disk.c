@@ -31,6 +31,9 @@ static void open_run(struct disk_job *job)
 {
     struct hosted *h = CONTAINER_OF(job, struct hosted, job);
     char path[PATH_MAX];
+    h->is_cancelled = atomic_load_explicit(&h->hosting->stop_duties, memory_order_relaxed);
+    if (h->is_cancelled)
+        return;
     memset(&h->error, 0, sizeof h->error);
     memset(&h->recovery, 0, sizeof h->recovery);
     data_dir_partition_path(h->dir->dir, h->topic, h->number, path);
@@ -114,7 +117,12 @@ static void open_done(struct disk_job *job)
     char subject[HOSTED_SUBJECT_BYTES];
     AUTO_FREE char *topic = strdup(h->topic);
     hosting->opening--;
-    if (h->is_dropped) {
+    if (h->is_cancelled) {
+        /* What was clean before is so still; what is new was not made. */
+        hosting->bad_ends += !h->is_new && !h->hint.clean;
+        h->status = HOSTED_LEAVING;
+        h->end = HOSTED_END_CLOSE;
+    } else if (h->is_dropped) {
         if (h->err || h->error.code)
             diag_log(hosting->diag, DIAG_WARN, hosted_subject(h, -1, subject), "%s",
                      h->error.code ? h->error.text : brook_error_text(h->err));

@@ -52,7 +52,7 @@ static struct round *round_new(struct hosting *hosting, struct host_dir *dir, bo
     round->dir = dir;
     for (struct hosted *h = hosting->table; h; h = h->hh.next) {
         bool is_open = h->status == HOSTED_OPEN;
-        if ((dir && h->dir != dir) || (only_open && !is_open))
+        if ((dir && h->dir != dir) || (only_open && !is_open) || (h->is_new && !is_open))
             continue;
         char *topic = strdup(h->topic);
         if (!topic) {

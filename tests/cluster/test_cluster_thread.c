@@ -375,6 +375,29 @@ START_TEST(dead_brokers_partitions_wait_for_it_and_others_are_not_touched)
 }
 END_TEST
 
+START_TEST(epoch_of_an_earlier_life_is_not_led_again)
+{
+    struct world *w = world_begin(zk, "/life");
+    struct node *n = world_node(w, 1);
+    node_start(w, n);
+    node_wait_ready(w, n);
+    ck_assert_int_eq(node_create(w, n, "t", 1), 0);
+    node_wait_leader(w, n, "t", 0, 1);
+    node_stop(w, n);
+    /* Nobody becomes controller while this is there, so the state stays as the earlier life left it. */
+    ck_assert_int_eq(admin_create(w, PATH_CONTROLLER, "{\"version\":1,\"brokerid\":99}"), 0);
+    node_start(w, n);
+    node_wait_ready(w, n);
+    world_idle(w, 100);
+    ck_assert_int_eq(node_leader(n, "t", 0), 1);
+    ck_assert_ptr_nonnull(node_topic(n, "t")->partitions[0].local);
+    ck_assert(!partition_is_leader(node_topic(n, "t")->partitions[0].local, NULL));
+    ck_assert_int_eq(admin_delete(w, PATH_CONTROLLER), 0);
+    wait_higher_epoch(w, n, "t", 0);
+    world_end(w);
+}
+END_TEST
+
 START_TEST(stale_controllers_write_is_refused_and_it_resigns)
 {
     struct world *w = world_begin(zk, "/stale");
@@ -482,6 +505,8 @@ START_TEST(directory_that_nobody_deleted_is_set_aside)
     node_wait_ready(w, n);
     ck_assert_int_eq(node_create(w, n, "lost", 2), 0);
     node_wait_leader(w, n, "lost", 1, 1);
+    ck_assert_int_eq(node_create(w, n, "other", 1), 0);
+    ck_assert_int_eq(node_delete(w, n, "other"), 0);
     node_stop(w, n);
     /* Whoever restores an older ZooKeeper has topics missing. */
     for (int32_t i = 0; i < 2; i++) {
@@ -738,6 +763,7 @@ int main(void)
         SUITE_TEST(topic_written_by_hand_is_led_and_can_be_grown_and_deleted),
         SUITE_TEST(creation_that_stopped_half_way_is_completed_or_can_be_begun_again),
         SUITE_TEST(dead_brokers_partitions_wait_for_it_and_others_are_not_touched),
+        SUITE_TEST(epoch_of_an_earlier_life_is_not_led_again),
         SUITE_TEST(stale_controllers_write_is_refused_and_it_resigns),
         SUITE_TEST(deleted_topic_leaves_nothing_and_its_name_can_be_used_again),
         SUITE_TEST(topic_deleted_while_a_broker_is_down_is_removed_when_it_comes_back),

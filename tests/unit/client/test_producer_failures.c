@@ -282,6 +282,7 @@ START_TEST(without_retries_a_lost_answer_is_reported_as_such_and_nothing_is_stor
     send_spread(f, 2, 1000);
     flush(f);
     ck_assert_int_gt(f->counts[BROOK_MAYBE_STORED], 0);
+    ck_assert_int_eq(f->counts[BROOK_NOT_STORED], 0);
     ck_assert_int_eq(f->last_code, BROOK_E_DISCONNECTED);
     ck_assert_int_eq(check_logs(f, 2), 0);
     fixture_close(f);
