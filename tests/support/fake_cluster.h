@@ -1,6 +1,6 @@
-/* A cluster without ZooKeeper: the functions of broker/cluster/cluster.h over a fixed view and real partitions in a
- * directory, so that loops and handlers run inside a test program. Link it in front of libcluster.a.
- * The test's thread calls everything but what handlers call.
+/* A cluster without ZooKeeper: the functions of broker/cluster/cluster.h over a fixed view and real
+ * partitions in a directory, so that loops and handlers run inside a test program. Link it in front of
+ * libcluster.a. The test's thread calls everything but what handlers call.
  */
 #ifndef BROOK_TESTS_FAKE_CLUSTER_H
 #define BROOK_TESTS_FAKE_CLUSTER_H
@@ -11,6 +11,8 @@
 
 struct cluster *fake_cluster_new(const char *directory);
 void fake_cluster_free(struct cluster *cluster);
+/* Where clients are told that the broker is; publish. */
+void fake_cluster_set_port(struct cluster *cluster, int port);
 
 /* Make a topic with `partitions` partitions led here at epoch 1 and publish. Never fails. */
 struct topic_id fake_cluster_add_topic(struct cluster *cluster, const char *name, int32_t partitions);
