@@ -69,6 +69,16 @@ static void set_timer(struct group *g)
     client_timer_set(g->timer, at > now ? (int)(at - now) : 1);
 }
 
+/* Whatever happened, something may be due earlier than before, or ready to be sent. */
+static void after_event(struct group *g)
+{
+    if (g->closed || g->running)
+        return;
+    group_send_commits(g);
+    if (!g->closed)
+        set_timer(g);
+}
+
 void group_step(struct group *g, struct group_event event)
 {
     if (g->closed)
@@ -79,7 +89,10 @@ void group_step(struct group *g, struct group_event event)
     /* Without memory the machine goes on at the next tick. */
     if (group_member_step(g->machine, &event) < 0)
         group_log(g, DIAG_WARN, "out of memory: trying again");
+    group_ref(g);
     group_carry_out(g);
+    after_event(g);
+    group_unref(g);
 }
 
 static void on_timer(void *arg)
@@ -90,22 +103,8 @@ static void on_timer(void *arg)
     group_commits_tick(g->commits, now);
     if (g->left && now >= g->leave_deadline_ms)
         group_end_leave(g, -BROOK_E_TIMED_OUT);
-    if (!g->closed) {
-        group_step(g, (struct group_event){.kind = GROUP_EVENT_TICK});
-        group_send_commits(g);
-    }
-    if (!g->closed)
-        set_timer(g);
+    group_step(g, (struct group_event){.kind = GROUP_EVENT_TICK});
     group_unref(g);
-}
-
-/* Something happened outside of a tick: the next one may be due earlier. */
-static void after_event(struct group *g)
-{
-    if (!g->closed) {
-        group_send_commits(g);
-        set_timer(g);
-    }
 }
 
 static void on_session(void *arg, const struct coordinator_session *session)
@@ -128,7 +127,6 @@ static void on_session(void *arg, const struct coordinator_session *session)
     } else if (session->event == COORDINATOR_EXPIRED) {
         group_step(g, (struct group_event){.kind = GROUP_EVENT_EXPIRED});
     }
-    after_event(g);
 }
 
 static void on_channel_ready(void *arg, int32_t broker_id, enum client_lane lane)
@@ -291,7 +289,6 @@ int group_subscribe(struct group *g, const char *const *topics, size_t count, co
                                        .names = pattern ? &pattern : topics,
                                        .names_count = pattern ? 1 : count,
                                        .is_pattern = pattern != NULL});
-    after_event(g);
     return 0;
 }
 
@@ -311,10 +308,7 @@ void group_leave(struct group *g, enum group_leave_mode mode, int timeout_ms, vo
     g->left_arg = arg;
     g->leave_deadline_ms = clock_boot_ms() + timeout_ms;
     g->leave_mode = g->instance_id ? mode : GROUP_LEAVE;
-    group_ref(g);
     group_step(g, (struct group_event){.kind = GROUP_EVENT_LEAVE, .keep = g->leave_mode == GROUP_LEAVE_FOR_RESTART});
-    after_event(g);
-    group_unref(g);
 }
 
 bool group_keeps_session(const struct group *g)

@@ -119,8 +119,32 @@ static void left(struct group *g)
     group_end_leave(g, 0);
 }
 
+/* What a person who looks into a group's history wants to see. */
+static void note(const struct group *g, const struct group_effect *e)
+{
+    static const char *const names[] = {
+        [GROUP_EFFECT_REGISTER] = "registering",
+        [GROUP_EFFECT_UNREGISTER] = "unregistering",
+        [GROUP_EFFECT_READ_VIEW] = "looking at the whole group",
+        [GROUP_EFFECT_WRITE] = "writing an assignment",
+        [GROUP_EFFECT_CLAIM] = "claiming",
+        [GROUP_EFFECT_RELEASE] = "releasing",
+        [GROUP_EFFECT_VERIFY] = "verifying the owner of",
+        [GROUP_EFFECT_ADD] = "reading",
+        [GROUP_EFFECT_DRAIN] = "draining",
+        [GROUP_EFFECT_LOST] = "lost",
+        [GROUP_EFFECT_LEFT] = "left",
+    };
+    const char *name = e->kind < sizeof names / sizeof names[0] ? names[e->kind] : NULL;
+    if (name && e->topic)
+        group_log(g, DIAG_DEBUG, "%s %s/%d", name, e->topic, e->partition);
+    else if (name)
+        group_log(g, DIAG_DEBUG, "%s", name);
+}
+
 static void carry_out(struct group *g, const struct group_effect *e)
 {
+    note(g, e);
     switch (e->kind) {
     case GROUP_EFFECT_RESET: reset(g); break;
     case GROUP_EFFECT_REGISTER: group_register(g, e->op, e->replace); break;

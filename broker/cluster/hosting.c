@@ -262,13 +262,17 @@ static bool is_assigned(const struct hosting *hosting, const struct znode_replic
     return false;
 }
 
+void hosting_follow_one(struct hosting *hosting, const struct image_topic *topic, int32_t number)
+{
+    if (hosting->is_opened && !hosting->is_closing && number < topic->node.partitions_count &&
+        is_assigned(hosting, &topic->node.replicas[number]))
+        follow_partition(hosting, topic, number);
+}
+
 void hosting_follow(struct hosting *hosting, const struct image_topic *topic)
 {
-    if (!hosting->is_opened || hosting->is_closing)
-        return;
     for (int32_t i = 0; i < topic->node.partitions_count; i++)
-        if (is_assigned(hosting, &topic->node.replicas[i]))
-            follow_partition(hosting, topic, i);
+        hosting_follow_one(hosting, topic, i);
 }
 
 /* ---- giving up -------------------------------------------------------------------------------------- */
@@ -317,11 +321,6 @@ void hosting_give_up(struct hosting *hosting, bool (*is_deleted)(void *arg, cons
         bool deleted = !topic_id_is_zero(&h->topic_id) && is_deleted(arg, &h->topic_id);
         hosted_leave(h, deleted ? HOSTED_END_DELETE : HOSTED_END_SET_ASIDE);
     }
-}
-
-bool hosting_is_settled(const struct hosting *hosting)
-{
-    return hosting->is_opened && !hosting->opening && !hosting->leaving;
 }
 
 /* ---- the end ---------------------------------------------------------------------------------------- */

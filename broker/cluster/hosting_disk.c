@@ -31,6 +31,9 @@ static void open_run(struct disk_job *job)
 {
     struct hosted *h = CONTAINER_OF(job, struct hosted, job);
     char path[PATH_MAX];
+    h->is_cancelled = atomic_load_explicit(&h->hosting->stop_duties, memory_order_relaxed);
+    if (h->is_cancelled)
+        return;
     memset(&h->error, 0, sizeof h->error);
     memset(&h->recovery, 0, sizeof h->recovery);
     data_dir_partition_path(h->dir->dir, h->topic, h->number, path);
@@ -113,8 +116,14 @@ static void open_done(struct disk_job *job)
     struct hosting *hosting = h->hosting;
     char subject[HOSTED_SUBJECT_BYTES];
     AUTO_FREE char *topic = strdup(h->topic);
+    int32_t number = h->number;
     hosting->opening--;
-    if (h->is_dropped) {
+    if (h->is_cancelled) {
+        /* What was clean before is so still; what is new was not made. */
+        hosting->bad_ends += !h->is_new && !h->hint.clean;
+        h->status = HOSTED_LEAVING;
+        h->end = HOSTED_END_CLOSE;
+    } else if (h->is_dropped) {
         if (h->err || h->error.code)
             diag_log(hosting->diag, DIAG_WARN, hosted_subject(h, -1, subject), "%s",
                      h->error.code ? h->error.text : brook_error_text(h->err));
@@ -125,7 +134,7 @@ static void open_done(struct disk_job *job)
         opened(h);
     }
     if (hosting->is_opened && topic)
-        hosting->events.changed(hosting->events.arg, topic);
+        hosting->events.changed(hosting->events.arg, topic, number);
     check_opened(hosting);
     hosting_check_closed(hosting);
 }
@@ -199,9 +208,10 @@ static void leave_done(struct disk_job *job)
         hosting->bad_ends += h->err != 0; /* stays in the table for the last checkpoint */
     } else {
         AUTO_FREE char *topic = strdup(h->topic);
+        int32_t number = h->number;
         hosted_remove(h);
         if (topic)
-            hosting->events.changed(hosting->events.arg, topic);
+            hosting->events.changed(hosting->events.arg, topic, number);
     }
     hosting_check_closed(hosting);
 }
@@ -251,7 +261,8 @@ void hosted_leave(struct hosted *h, enum hosted_end end)
         return start_leave(h);
     }
     partition_unref(TAKE(h->partition));
-    hosting->events.changed(hosting->events.arg, h->topic); /* so that the view lets go of it too */
+    hosting->events.changed(hosting->events.arg, h->topic,
+                            h->number); /* so that the view lets go of it too */
 }
 
 /* ---- directories ------------------------------------------------------------------------------------ */

@@ -52,7 +52,7 @@ static struct round *round_new(struct hosting *hosting, struct host_dir *dir, bo
     round->dir = dir;
     for (struct hosted *h = hosting->table; h; h = h->hh.next) {
         bool is_open = h->status == HOSTED_OPEN;
-        if ((dir && h->dir != dir) || (only_open && !is_open))
+        if ((dir && h->dir != dir) || (only_open && !is_open) || (h->is_new && !is_open))
             continue;
         char *topic = strdup(h->topic);
         if (!topic) {
@@ -223,7 +223,7 @@ static void configure_done(struct disk_job *job)
     struct hosted *h = round->hosted; /* there as long as we hold its partition */
     h->is_configuring = false;
     h->log_settings = round->settings;
-    round->hosting->events.changed(round->hosting->events.arg, h->topic);
+    round->hosting->events.changed(round->hosting->events.arg, h->topic, h->number);
     duty_ended(round);
 }
 

@@ -245,7 +245,8 @@ static int remove_last(struct log *log, struct brook_error *error)
     return 0;
 }
 
-/* Readers must know of a cut before the file does: whoever took a look before sees another generation after. */
+/* Readers must know of a cut before the file does: whoever took a look before sees another generation after.
+ */
 static void show_cut(struct log *log, struct segment *s, int64_t bytes, int64_t end_offset)
 {
     pthread_mutex_lock(&log->lock);

@@ -103,16 +103,21 @@ static int find_segments(struct opening *o)
     return r == 0 && count == 0 ? add_first(o) : r;
 }
 
+/* A log must open on a full disk: without indexes it is slow, not wrong. */
+static void rebuild_index(struct opening *o, struct segment *s)
+{
+    o->recovery.indexes_rebuilt++;
+    if (segment_index_rebuild(s, o->log->settings.index_interval_bytes, &o->log->lock) != 0)
+        segment_index_forget(s);
+}
+
 /* ---- segments that need no scan ----------------------------------------------------------------------- */
 
-static int check_indexes(struct opening *o, size_t place)
+static void check_indexes(struct opening *o, size_t place)
 {
     struct segment *s = o->log->segments[place];
-    int32_t interval = o->log->settings.index_interval_bytes;
-    if (segment_index_check(s, next_base(o->log, place), interval))
-        return 0;
-    o->recovery.indexes_rebuilt++;
-    return segment_index_rebuild(s, interval, &o->log->lock) == 0 ? 0 : fail(o, "indexing a segment of");
+    if (!segment_index_check(s, next_base(o->log, place), o->log->settings.index_interval_bytes))
+        rebuild_index(o, s);
 }
 
 /* The active segment after a clean stop. -BROOK_E_CORRUPT_BATCH: it was not so clean. */
@@ -121,10 +126,7 @@ static int resume(struct opening *o)
     int64_t next;
     int r = log_resume(o->log, &next);
     if (r == -BROOK_E_CORRUPT_BATCH) {
-        o->recovery.indexes_rebuilt++;
-        if (segment_index_rebuild(log_active(o->log), o->log->settings.index_interval_bytes, &o->log->lock) !=
-            0)
-            return fail(o, "indexing a segment of");
+        rebuild_index(o, log_active(o->log));
         r = log_resume(o->log, &next);
     }
     if (r == 0)
@@ -164,8 +166,8 @@ static int scan_segment(struct opening *o, size_t place, struct recovery_scan *r
     if (scan.fd < 0 || indexer_reset(&b.indexer, s) != 0)
         return fail(o, "opening a segment of");
     int r = recovery_scan(&scan);
-    if (r == 0 && indexer_finish(&b.indexer, &o->log->lock) != 0)
-        r = fail(o, "indexing a segment of");
+    if (indexer_finish(&b.indexer, &o->log->lock) != 0)
+        segment_index_forget(s);
     s->max_timestamp_known = r == 0;
     indexer_done(&b.indexer);
     o->recovery.scanned = true;
@@ -255,7 +257,11 @@ static int recover_from(struct opening *o, bool from_last)
     for (size_t i = 0; i < log->segments_count; i++) {
         bool last = i + 1 == log->segments_count;
         bool trusted = from_last ? !last : next_base(log, i) <= o->hint.recovery_point;
-        int r = trusted ? check_indexes(o, i) : recover_segment(o, i);
+        int r = 0;
+        if (trusted)
+            check_indexes(o, i);
+        else
+            r = recover_segment(o, i);
         if (r != 0)
             return r;
     }
@@ -277,11 +283,8 @@ static int recover(struct opening *o)
 
 static int open_clean(struct opening *o)
 {
-    for (size_t i = 0; i < o->log->segments_count; i++) {
-        int r = check_indexes(o, i);
-        if (r != 0)
-            return r;
-    }
+    for (size_t i = 0; i < o->log->segments_count; i++)
+        check_indexes(o, i);
     int r = resume(o);
     if (r != -BROOK_E_CORRUPT_BATCH && r != -BROOK_E_UNSUPPORTED_FORMAT)
         return r;

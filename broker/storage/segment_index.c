@@ -28,12 +28,27 @@ static bool read_header_at(struct segment *s, int64_t position, struct batch_hea
     return fd >= 0 && header_cursor_next(&c, ret_header, &at) == 0;
 }
 
+/* An index without entries is right as long as no batch begins further in than the interval. */
+static bool may_be_empty(struct segment *s, int32_t interval)
+{
+    struct header_cursor c;
+    struct batch_header h;
+    int64_t position = 0;
+    int fd = s->bytes > interval ? segment_fd(s) : -1;
+    if (fd < 0)
+        return s->bytes <= interval;
+    header_cursor_init(&c, fd, 0, s->bytes);
+    int r;
+    while ((r = header_cursor_next(&c, &h, &position)) == 0 && position <= interval)
+        ;
+    return r == -BROOK_E_AGAIN;
+}
+
 static bool check_index(struct segment *s, int fd, int64_t next_base, int32_t interval)
 {
+    if (s->index_entries == 0)
+        return may_be_empty(s, interval);
     struct batch_header h;
-    if (s->index_entries == 0) /* right only when nothing follows the first batches */
-        return s->bytes <= interval ||
-               (read_header_at(s, 0, &h) && (int64_t)h.total_bytes + interval >= s->bytes);
     struct index_entry last;
     if (index_read(fd, s->index_entries - 1, &last) != 0 || last.position <= 0 || last.position >= s->bytes ||
         last.relative_offset < 0 || s->base_offset + last.relative_offset >= next_base)
@@ -43,10 +58,11 @@ static bool check_index(struct segment *s, int fd, int64_t next_base, int32_t in
            s->bytes - last.position - (int64_t)h.total_bytes <= SPARSE_BYTES;
 }
 
-static bool check_time_index(const struct segment *s, int fd, int64_t next_base)
+static bool check_time_index(struct segment *s, int fd, int64_t next_base)
 {
-    if (s->time_entries == 0)
-        return s->index_entries == 0; /* no timestamps at all are rare enough to look again */
+    struct batch_header h;
+    if (s->time_entries == 0) /* right only without timestamps; lookups walk the headers then */
+        return s->index_entries == 0 || (read_header_at(s, 0, &h) && h.max_timestamp <= TIMESTAMP_NONE);
     struct time_index_entry first, last;
     return time_index_read(fd, 0, &first) == 0 && time_index_read(fd, s->time_entries - 1, &last) == 0 &&
            first.timestamp >= 0 && last.timestamp >= first.timestamp &&
@@ -94,6 +110,13 @@ int segment_index_rebuild(struct segment *s, int32_t interval, pthread_mutex_t *
     s->max_timestamp_known = r == 0;
     indexer_done(&ix);
     return r == 0 ? 0 : -BROOK_E_STORAGE_ERROR;
+}
+
+void segment_index_forget(struct segment *s)
+{
+    s->index_entries = 0;
+    s->time_entries = 0;
+    s->index_doubtful = true;
 }
 
 /* ---- the greatest timestamp -------------------------------------------------------------------------- */

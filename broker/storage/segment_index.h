@@ -17,6 +17,9 @@ bool segment_index_check(struct segment *s, int64_t next_base, int32_t interval)
  * for what is before are right. Returns 0 or -BROOK_E_STORAGE_ERROR (also -BROOK_E_NOMEM). */
 int segment_index_rebuild(struct segment *s, int32_t interval, pthread_mutex_t *lock);
 
+/* The indexes could not be written (a full disk, say): go on without any until they can. */
+void segment_index_forget(struct segment *s);
+
 /* The greatest timestamp of a sealed segment, learned at the first call. Any thread; `lock` is the log's.
  * Returns 0 or -BROOK_E_STORAGE_ERROR. */
 int segment_index_max_timestamp(struct segment *s, pthread_mutex_t *lock, int64_t *ret_timestamp);

@@ -157,14 +157,13 @@ static int finish(struct produce *p, int r)
     int64_t lost = brook_producer_close(p->producer, cli_interrupted() ? 5000 : p->cli->timeout_ms);
     double seconds = seconds_since(&p->started);
     progress(p, true);
-    if (p->failed > COMPLAINTS_MAX)
-        cli_say("%" PRId64 " records failed in all", p->failed);
     if (p->cli->json)
         cli_print_json(json_pack("{s:s,s:I,s:I,s:I,s:f}", "topic", p->record.topic, "stored", (json_int_t)p->stored,
                                  "failed", (json_int_t)p->failed, "bytes", (json_int_t)p->bytes, "seconds", seconds));
+    else if (p->failed)
+        cli_say("%" PRId64 " of %" PRId64 " records stored in %s", p->stored, p->stored + p->failed, p->record.topic);
     else if (!cli_flag(p->cli, "quiet"))
-        fprintf(stderr, "brook: %" PRId64 " records (%" PRId64 " bytes) stored in %s\n", p->stored, p->bytes,
-                p->record.topic);
+        cli_say("%" PRId64 " records (%" PRId64 " bytes) stored in %s", p->stored, p->bytes, p->record.topic);
     return r == 0 && lost == 0 && p->failed == 0 && !cli_interrupted() ? CLI_OK : CLI_FAILED;
 }
 

@@ -19,7 +19,6 @@ static void note_line(void *arg, enum diag_level level, const char *subject, con
                 diag_level_name(level), subject, message);
     if (level < DIAG_WARN)
         return;
-    snprintf(n->last_warning, sizeof n->last_warning, "%s %s", subject, message);
     atomic_fetch_add(&n->warnings, 1);
 }
 

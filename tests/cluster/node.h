@@ -29,7 +29,6 @@ struct node {
     char directory[512];
     struct diag diag;
     _Atomic unsigned warnings;
-    char last_warning[512];
     bool is_told; /* of a result */
     struct cluster_topic_result result;
 };

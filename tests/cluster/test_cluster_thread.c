@@ -147,18 +147,21 @@ END_TEST
 
 START_TEST(killed_broker_registers_again_at_once)
 {
-    struct world *w = world_begin(zk, "/kill");
-    struct node *n = world_node(w, 1);
+    char directory[600];
+    snprintf(directory, sizeof directory, "%s/killed", suite_directory());
     fflush(NULL);
-    pid_t pid = fork();
+    pid_t pid = fork(); /* before there are threads: a world of its own */
     if (pid == 0) {
-        /* Its own world: threads do not survive the fork, and nothing of the parent's is touched. */
-        node_start(w, n);
+        struct world *w = world_begin(zk, "/kill");
+        struct node *n = world_node(w, 1);
+        node_start_at(w, n, 1, directory);
         node_wait_ready(w, n);
         node_create(w, n, "t", 2);
         for (;;)
             pause();
     }
+    struct world *w = world_begin(zk, "/kill");
+    struct node *n = world_node(w, 1);
     struct caller *k = &w->caller;
     int64_t until = clock_boot_ms() + NODE_TIMEOUT_MS;
     while (!admin_exists(w, "/brokers/topics/t/partitions/1/state") && clock_boot_ms() < until)
@@ -167,7 +170,7 @@ START_TEST(killed_broker_registers_again_at_once)
     waitpid(pid, NULL, 0);
     ck_assert(admin_exists(w, "/brokers/ids/1"));
     int64_t start = clock_boot_ms();
-    node_start(w, n);
+    node_start_at(w, n, 1, directory);
     node_wait_ready(w, n);
     wait_higher_epoch(w, n, "t", 0);
     node_wait_leader(w, n, "t", 1, 1);
@@ -372,6 +375,29 @@ START_TEST(dead_brokers_partitions_wait_for_it_and_others_are_not_touched)
 }
 END_TEST
 
+START_TEST(epoch_of_an_earlier_life_is_not_led_again)
+{
+    struct world *w = world_begin(zk, "/life");
+    struct node *n = world_node(w, 1);
+    node_start(w, n);
+    node_wait_ready(w, n);
+    ck_assert_int_eq(node_create(w, n, "t", 1), 0);
+    node_wait_leader(w, n, "t", 0, 1);
+    node_stop(w, n);
+    /* Nobody becomes controller while this is there, so the state stays as the earlier life left it. */
+    ck_assert_int_eq(admin_create(w, PATH_CONTROLLER, "{\"version\":1,\"brokerid\":99}"), 0);
+    node_start(w, n);
+    node_wait_ready(w, n);
+    world_idle(w, 100);
+    ck_assert_int_eq(node_leader(n, "t", 0), 1);
+    ck_assert_ptr_nonnull(node_topic(n, "t")->partitions[0].local);
+    ck_assert(!partition_is_leader(node_topic(n, "t")->partitions[0].local, NULL));
+    ck_assert_int_eq(admin_delete(w, PATH_CONTROLLER), 0);
+    wait_higher_epoch(w, n, "t", 0);
+    world_end(w);
+}
+END_TEST
+
 START_TEST(stale_controllers_write_is_refused_and_it_resigns)
 {
     struct world *w = world_begin(zk, "/stale");
@@ -400,6 +426,11 @@ END_TEST
 
 /* ---- deletion --------------------------------------------------------------------------------------- */
 
+static bool second_directory_is_gone(void *arg)
+{
+    return !node_has_directory(arg, "t", 1);
+}
+
 START_TEST(deleted_topic_leaves_nothing_and_its_name_can_be_used_again)
 {
     struct world *w = world_begin(zk, "/delete");
@@ -425,7 +456,7 @@ START_TEST(deleted_topic_leaves_nothing_and_its_name_can_be_used_again)
     ck_assert_int_eq(node_create(w, n, "t", 1), 0);
     ck_assert(!topic_id_equal(&first, &node_topic(n, "t")->topic_id));
     node_wait_leader(w, n, "t", 0, 1);
-    ck_assert(!node_has_directory(n, "t", 1));
+    world_wait(w, second_directory_is_gone, n);
     world_end(w);
 }
 END_TEST
@@ -479,6 +510,8 @@ START_TEST(directory_that_nobody_deleted_is_set_aside)
     node_wait_ready(w, n);
     ck_assert_int_eq(node_create(w, n, "lost", 2), 0);
     node_wait_leader(w, n, "lost", 1, 1);
+    ck_assert_int_eq(node_create(w, n, "other", 1), 0);
+    ck_assert_int_eq(node_delete(w, n, "other"), 0);
     node_stop(w, n);
     /* Whoever restores an older ZooKeeper has topics missing. */
     for (int32_t i = 0; i < 2; i++) {
@@ -680,6 +713,42 @@ START_TEST(stop_is_bounded_and_clean_while_zookeeper_hangs)
 }
 END_TEST
 
+static bool knows_the_other_cluster(void *arg)
+{
+    struct brook_error why = {0};
+    return !cluster_is_ready(((struct node *)arg)->cluster, &why) && strstr(why.text, "another cluster");
+}
+
+/* As after a wrong DNS change, or when somebody wiped ZooKeeper: nothing of ours may be given up. */
+START_TEST(another_cluster_behind_the_same_address_is_not_joined)
+{
+    struct world *w = world_begin(zk, "/foreign");
+    struct node *n = world_node(w, 1);
+    char id[4096];
+    node_start(w, n);
+    node_wait_ready(w, n);
+    ck_assert_int_eq(node_create(w, n, "t", 1), 0);
+    node_wait_leader(w, n, "t", 0, 1);
+    snprintf(id, sizeof id, "%s", admin_get(w, PATH_CLUSTER_ID)->data);
+    for (int round = 0; round < 2; round++) {
+        if (round)
+            ck_assert_int_eq(admin_delete(w, PATH_CLUSTER_ID), 0);
+        else
+            ck_assert_int_eq(admin_set(w, PATH_CLUSTER_ID, "{\"version\":\"1\",\"id\":\"other\"}", -1), 0);
+        admin_expire(w, n);
+        world_wait(w, knows_the_other_cluster, n);
+        ck_assert(!admin_exists(w, "/brokers/ids/1"));
+        ck_assert(node_has_directory(n, "t", 0));
+        ck_assert(partition_is_leader(node_topic(n, "t")->partitions[0].local, NULL));
+        admin_create(w, PATH_CLUSTER_ID, id);
+        admin_set(w, PATH_CLUSTER_ID, id, -1);
+        world_wait(w, is_ready, n);
+    }
+    node_wait_leader(w, n, "t", 0, 1);
+    world_end(w);
+}
+END_TEST
+
 START_TEST(start_waits_for_a_zookeeper_that_is_not_there_yet)
 {
     struct zookeeper *own = zookeeper_start(NULL);
@@ -735,6 +804,7 @@ int main(void)
         SUITE_TEST(topic_written_by_hand_is_led_and_can_be_grown_and_deleted),
         SUITE_TEST(creation_that_stopped_half_way_is_completed_or_can_be_begun_again),
         SUITE_TEST(dead_brokers_partitions_wait_for_it_and_others_are_not_touched),
+        SUITE_TEST(epoch_of_an_earlier_life_is_not_led_again),
         SUITE_TEST(stale_controllers_write_is_refused_and_it_resigns),
         SUITE_TEST(deleted_topic_leaves_nothing_and_its_name_can_be_used_again),
         SUITE_TEST(topic_deleted_while_a_broker_is_down_is_removed_when_it_comes_back),
@@ -743,6 +813,7 @@ int main(void)
         SUITE_TEST_SLOW(zookeeper_away_for_less_than_a_session_changes_nothing, 60),
         SUITE_TEST_SLOW(zookeeper_away_for_longer_than_a_session_stops_change_only, 60),
         SUITE_TEST_SLOW(stop_is_bounded_and_clean_while_zookeeper_hangs, 60),
+        SUITE_TEST_SLOW(another_cluster_behind_the_same_address_is_not_joined, 60),
         SUITE_TEST_SLOW(start_waits_for_a_zookeeper_that_is_not_there_yet, 60),
         SUITE_TEST(clean_stop_is_named_at_the_next_registration),
     };

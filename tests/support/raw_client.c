@@ -26,9 +26,8 @@ void raw_socket(struct raw_client *c)
 void raw_connect_socket(struct raw_client *c, int port)
 {
     const int on = 1;
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons((uint16_t)port),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     ck_assert_int_eq(connect(c->fd, (struct sockaddr *)&address, sizeof address), 0);
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
@@ -104,7 +103,8 @@ void raw_send_bytes(struct raw_client *c, const void *data, size_t bytes)
     }
 }
 
-uint8_t *raw_frame(const Brook__Request *request, const void *records, size_t records_bytes, size_t *ret_bytes)
+uint8_t *raw_frame(const Brook__Request *request, const void *records, size_t records_bytes,
+                   size_t *ret_bytes)
 {
     size_t envelope = brook__request__get_packed_size(request);
     *ret_bytes = FRAME_PREFIX_BYTES + envelope + records_bytes;
@@ -157,7 +157,8 @@ Brook__Response *raw_receive(struct raw_client *c)
     drop_reply(c);
     if (!receive_all(c, prefix_bytes, sizeof prefix_bytes))
         return NULL;
-    ck_assert_int_eq(frame_parse(prefix_bytes, sizeof prefix_bytes, UINT32_MAX, UINT32_MAX, &prefix, NULL), 0);
+    ck_assert_int_eq(frame_parse(prefix_bytes, sizeof prefix_bytes, UINT32_MAX, UINT32_MAX, &prefix, NULL),
+                     0);
     size_t body = (size_t)prefix.envelope_bytes + prefix.records_bytes;
     if (body > c->frame_capacity) {
         free(c->frame);
@@ -174,7 +175,8 @@ Brook__Response *raw_receive(struct raw_client *c)
     return c->response;
 }
 
-Brook__Response *raw_ask(struct raw_client *c, Brook__Request *request, const void *records, size_t records_bytes)
+Brook__Response *raw_ask(struct raw_client *c, Brook__Request *request, const void *records,
+                         size_t records_bytes)
 {
     raw_send(c, request, records, records_bytes);
     Brook__Response *response = raw_receive(c);
@@ -204,7 +206,7 @@ int raw_status(const Brook__Response *response)
     return envelope_status_code(response->status);
 }
 
-/* ---- requests ---------------------------------------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------------------------------------ */
 
 size_t raw_batch(void *to, size_t capacity, int count, size_t value_bytes)
 {
@@ -212,7 +214,8 @@ size_t raw_batch(void *to, size_t capacity, int count, size_t value_bytes)
     uint8_t *value = malloc(value_bytes + 1);
     ck_assert_ptr_nonnull(value);
     memset(value, 'v', value_bytes);
-    struct record_view record = {.value = value, .value_bytes = (int32_t)value_bytes, .timestamp = 1700000000000};
+    struct record_view record = {
+        .value = value, .value_bytes = (int32_t)value_bytes, .timestamp = 1700000000000};
     batch_writer_init(&w, to, capacity);
     for (int i = 0; i < count; i++) {
         record.timestamp++;
@@ -246,7 +249,8 @@ int64_t raw_produce(struct raw_client *c, const struct topic_id *topic, int32_t 
     size_t capacity = value_bytes + 256;
     uint8_t *records = malloc(capacity);
     ck_assert_ptr_nonnull(records);
-    raw_send_produce(c, topic, partition, BROOK__ACKS__ACKS_LEADER, records, raw_batch(records, capacity, 1, value_bytes));
+    raw_send_produce(c, topic, partition, BROOK__ACKS__ACKS_LEADER, records,
+                     raw_batch(records, capacity, 1, value_bytes));
     free(records);
     Brook__Response *response = raw_receive(c);
     ck_assert_ptr_nonnull(response);
@@ -292,7 +296,8 @@ void raw_send_pull(struct raw_client *c, const struct raw_pull *p)
         forgets[i].partition = p->forget[i].partition;
         forget_pointers[i] = &forgets[i];
     }
-    pull.has_session_id = pull.has_session_epoch = pull.has_max_wait_ms = pull.has_min_bytes = pull.has_max_bytes = true;
+    pull.has_session_id = pull.has_session_epoch = pull.has_max_wait_ms = pull.has_min_bytes =
+        pull.has_max_bytes = true;
     pull.session_id = p->session_id;
     pull.session_epoch = p->session_epoch;
     pull.max_wait_ms = p->max_wait_ms;

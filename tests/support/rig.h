@@ -1,4 +1,5 @@
-/* A broker's network side in the test's process: real loops, handlers, partitions and sockets over the fake cluster.
+/* A broker's network side in the test's process: real loops, handlers, partitions and sockets over the fake
+ * cluster.
  *
  *     struct rig rig;
  *     rig_prepare(&rig);               // settings with short times, to be changed by the test

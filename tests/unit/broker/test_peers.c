@@ -68,7 +68,8 @@ static size_t answer_to(struct case_ *x, const void *data, size_t bytes, char *t
     raw_connect(&c, x->rig.port);
     raw_send_bytes(&c, data, bytes);
     struct pollfd fd = {.fd = c.fd, .events = POLLIN};
-    while (have < capacity - 1 && poll(&fd, 1, 10000) > 0 && (n = recv(c.fd, to + have, capacity - 1 - have, 0)) > 0)
+    while (have < capacity - 1 && poll(&fd, 1, 10000) > 0 &&
+           (n = recv(c.fd, to + have, capacity - 1 - have, 0)) > 0)
         have += (size_t)n;
     to[have] = '\0';
     ck_assert(raw_is_closed(&c, 10000));
@@ -76,7 +77,7 @@ static size_t answer_to(struct case_ *x, const void *data, size_t bytes, char *t
     return have;
 }
 
-/* ---- other protocols --------------------------------------------------------------------------------------- */
+/* ---- other protocols ----------------------------------------------------------------------------------- */
 
 START_TEST(http_is_answered_in_http)
 {
@@ -132,12 +133,13 @@ START_TEST(complaints_are_limited)
 }
 END_TEST
 
-/* ---- lengths ----------------------------------------------------------------------------------------------- */
+/* ---- lengths ------------------------------------------------------------------------------------------- */
 
 static void expect_refusal(struct case_ *x, struct raw_client *c, uint32_t frame, uint32_t envelope)
 {
-    uint8_t prefix[8] = {(uint8_t)(frame >> 24),    (uint8_t)(frame >> 16),    (uint8_t)(frame >> 8),    (uint8_t)frame,
-                         (uint8_t)(envelope >> 24), (uint8_t)(envelope >> 16), (uint8_t)(envelope >> 8), (uint8_t)envelope};
+    uint8_t prefix[8] = {(uint8_t)(frame >> 24),   (uint8_t)(frame >> 16),    (uint8_t)(frame >> 8),
+                         (uint8_t)frame,           (uint8_t)(envelope >> 24), (uint8_t)(envelope >> 16),
+                         (uint8_t)(envelope >> 8), (uint8_t)envelope};
     raw_send_bytes(c, prefix, sizeof prefix);
     Brook__Response *r = raw_receive(c);
     ck_assert_ptr_nonnull(r);
@@ -148,8 +150,14 @@ static void expect_refusal(struct case_ *x, struct raw_client *c, uint32_t frame
 
 START_TEST(lengths_that_lie_are_refused_with_a_reason)
 {
-    static const uint32_t lengths[][2] = {{0, 0}, {3, 0}, {4, 1}, {100, 97}, {0x7fffffff, 10}, {0xffffffff, 0xffffffff},
-                                          {(8 << 20) + 1, 10}, {8 << 20, (1 << 20) + 1}};
+    static const uint32_t lengths[][2] = {{0, 0},
+                                          {3, 0},
+                                          {4, 1},
+                                          {100, 97},
+                                          {0x7fffffff, 10},
+                                          {0xffffffff, 0xffffffff},
+                                          {(8 << 20) + 1, 10},
+                                          {8 << 20, (1 << 20) + 1}};
     struct case_ x;
     begin(&x);
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
@@ -243,7 +251,7 @@ START_TEST(versions_that_do_not_meet_are_refused)
 }
 END_TEST
 
-/* ---- memory ------------------------------------------------------------------------------------------------ */
+/* ---- memory -------------------------------------------------------------------------------------------- */
 
 START_TEST(announced_frames_cost_their_budget_only)
 {
@@ -331,7 +339,8 @@ static void expect_bad_envelope(struct case_ *x, const uint8_t *envelope, size_t
 }
 
 /* A field of a request's body whose content is `pattern` again and again. */
-static size_t make_bomb(uint8_t *to, size_t bytes, uint8_t body_tag, const uint8_t *pattern, size_t pattern_bytes)
+static size_t make_bomb(uint8_t *to, size_t bytes, uint8_t body_tag, const uint8_t *pattern,
+                        size_t pattern_bytes)
 {
     size_t count = (bytes - 16) / pattern_bytes, inside = count * pattern_bytes, at = 0;
     to[at++] = body_tag;
@@ -362,7 +371,7 @@ START_TEST(envelopes_that_expand_are_refused)
 }
 END_TEST
 
-/* ---- time -------------------------------------------------------------------------------------------------- */
+/* ---- time ---------------------------------------------------------------------------------------------- */
 
 START_TEST(silent_peers_are_closed)
 {
@@ -427,8 +436,10 @@ START_TEST(a_frame_that_stalls_is_closed_and_frees_its_budget)
     frame_write_prefix(prefix, 100, 1500000);
     raw_send_bytes(&c, prefix, sizeof prefix);
     ck_assert(raw_is_silent(&c, 20));
-    /* waits for the room that the stalled one holds, and has it when that is closed: its own clock stands still */
-    raw_send_produce(&after, &x.t, 0, BROOK__ACKS__ACKS_LEADER, records, raw_batch(records, sizeof records, 1, 1200000));
+    /* waits for the room that the stalled one holds, and has it when that is closed: its own clock stands
+     * still */
+    raw_send_produce(&after, &x.t, 0, BROOK__ACKS__ACKS_LEADER, records,
+                     raw_batch(records, sizeof records, 1, 1200000));
     ck_assert_int_eq(raw_status(raw_receive(&after)), 0);
     ck_assert(raw_is_closed(&c, 5000));
     raw_close(&c);
@@ -474,7 +485,7 @@ START_TEST(a_slow_but_steady_frame_is_taken)
 }
 END_TEST
 
-/* ---- readers that do not read ------------------------------------------------------------------------------ */
+/* ---- readers that do not read -------------------------------------------------------------------------- */
 
 START_TEST(a_reader_that_does_not_read_is_bounded_and_closed)
 {
@@ -536,7 +547,7 @@ START_TEST(a_slow_reader_gets_everything)
 }
 END_TEST
 
-/* ---- the end of a connection ------------------------------------------------------------------------------- */
+/* ---- the end of a connection --------------------------------------------------------------------------- */
 
 START_TEST(what_was_sent_before_a_half_close_is_carried_out)
 {
@@ -611,7 +622,7 @@ START_TEST(stopping_answers_what_waits)
 }
 END_TEST
 
-/* ---- descriptors and counts -------------------------------------------------------------------------------- */
+/* ---- descriptors and counts ---------------------------------------------------------------------------- */
 
 START_TEST(connections_have_a_limit)
 {
@@ -674,7 +685,8 @@ START_TEST(without_descriptors_the_broker_rests_and_recovers)
     raw_is_silent(&x.good, 500);
     for (int i = 0; i < 20; i++)
         raw_produce(&x.good, &x.t, 0, 10);
-    ck_assert_int_lt(clock_cpu_ns() - cpu, (clock_boot_ns() - began) / 4); /* a listener that spins takes one CPU */
+    ck_assert_int_lt(clock_cpu_ns() - cpu,
+                     (clock_boot_ns() - began) / 4); /* a listener that spins takes one CPU */
     for (int i = 0; i < COUNT; i++)
         raw_close(&c[i]);
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
@@ -743,14 +755,17 @@ SUITE_MAIN("broker/peers", SUITE_TEST(http_is_answered_in_http), SUITE_TEST(tls_
            SUITE_TEST(kafka_is_recognised), SUITE_TEST(complaints_are_limited),
            SUITE_TEST(lengths_that_lie_are_refused_with_a_reason), SUITE_TEST(before_hello_a_frame_is_small),
            SUITE_TEST(hello_comes_first), SUITE_TEST(a_hello_cut_at_each_byte_is_understood),
-           SUITE_TEST(versions_that_do_not_meet_are_refused), SUITE_TEST(announced_frames_cost_their_budget_only),
-           SUITE_TEST(a_budget_used_up_makes_others_wait_and_go_on), SUITE_TEST(envelopes_that_expand_are_refused),
-           SUITE_TEST(silent_peers_are_closed), SUITE_TEST(a_parked_pull_is_not_idle),
+           SUITE_TEST(versions_that_do_not_meet_are_refused),
+           SUITE_TEST(announced_frames_cost_their_budget_only),
+           SUITE_TEST(a_budget_used_up_makes_others_wait_and_go_on),
+           SUITE_TEST(envelopes_that_expand_are_refused), SUITE_TEST(silent_peers_are_closed),
+           SUITE_TEST(a_parked_pull_is_not_idle),
            SUITE_TEST(a_frame_that_stalls_is_closed_and_frees_its_budget),
            SUITE_TEST(a_slow_but_steady_frame_is_taken),
-           SUITE_TEST(a_reader_that_does_not_read_is_bounded_and_closed), SUITE_TEST(a_slow_reader_gets_everything),
+           SUITE_TEST(a_reader_that_does_not_read_is_bounded_and_closed),
+           SUITE_TEST(a_slow_reader_gets_everything),
            SUITE_TEST(what_was_sent_before_a_half_close_is_carried_out),
            SUITE_TEST(the_last_answer_arrives_before_the_end), SUITE_TEST(stopping_answers_what_waits),
            SUITE_TEST(connections_have_a_limit), SUITE_TEST(descriptors_are_not_lost),
-           SUITE_TEST(without_descriptors_the_broker_rests_and_recovers), SUITE_TEST(an_idle_broker_does_nothing),
-           SUITE_TEST(random_damage_harms_nobody))
+           SUITE_TEST(without_descriptors_the_broker_rests_and_recovers),
+           SUITE_TEST(an_idle_broker_does_nothing), SUITE_TEST(random_damage_harms_nobody))

@@ -5,6 +5,7 @@
 #include "tests/support/rig.h"
 #include "tests/support/suite.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,7 +97,8 @@ START_TEST(an_offset_outside_the_log_is_told_with_the_marks)
     Brook__PullResponse *r = raw_pull(&x.c, &pull);
     ck_assert_int_eq(status_of(r->partitions[0]), BROOK_E_OFFSET_OUT_OF_RANGE);
     ck_assert_int_eq(r->partitions[0]->log_end_offset, 1);
-    ck_assert_ptr_nonnull(memmem(r->partitions[0]->status->text.data, r->partitions[0]->status->text.len, "t/0", 3));
+    ck_assert_ptr_nonnull(
+        memmem(r->partitions[0]->status->text.data, r->partitions[0]->status->text.len, "t/0", 3));
     end(&x);
 }
 END_TEST
@@ -212,7 +214,38 @@ START_TEST(min_bytes_waits_for_enough)
 }
 END_TEST
 
-/* ---- sessions ---------------------------------------------------------------------------------------------- */
+START_TEST(cold_records_are_read_and_sent)
+{
+    struct case_ x;
+    struct raw_pull pull;
+    int64_t first;
+    begin(&x, 1);
+    for (int i = 0; i < 6; i++)
+        raw_produce(&x.writer, &x.t, 0, 900000);
+    struct log *log = partition_log(fake_cluster_partition(x.rig.cluster, "t", 0));
+    raw_pull_init(&pull, &x.t, 0, 0);
+    pull.max_bytes = pull.entries[0].max_bytes = 4 << 20;
+    for (int round = 0; round < 5; round++) {
+        struct log_range range;
+        ck_assert_int_eq(log_flush(log), 0);
+        ck_assert_int_eq(log_read(log, 0, 1, 1 << 20, true, 1 << 20, &range), 0);
+        posix_fadvise(range.fd, 0, 0, POSIX_FADV_DONTNEED);
+        log_range_done(&range);
+        raw_send_pull(&x.c, &pull);
+        if (round == 3) { /* leaves while the disk is read */
+            raw_close(&x.c);
+            raw_open(&x.c, x.rig.port);
+            continue;
+        }
+        ck_assert_int_eq(raw_status(raw_receive(&x.c)), 0);
+        ck_assert_uint_eq(count_batches(&x.c, &first), 4);
+        ck_assert_int_eq(first, 0);
+    }
+    end(&x);
+}
+END_TEST
+
+/* ---- sessions ------------------------------------------------------------------------------------------ */
 
 static void session_init(struct raw_pull *pull, struct case_ *x, size_t partitions)
 {
@@ -437,14 +470,16 @@ START_TEST(every_partition_is_served_in_turn)
         for (size_t i = 0; i < r->n_partitions; i++) {
             const Brook__PulledPartition *p = r->partitions[i];
             struct batch_header h;
-            for (size_t used = 0; used < p->records_bytes && batch_read_header(x.c.records + at + used,
-                                                                               p->records_bytes - used, &h) == 0;
+            for (size_t used = 0;
+                 used < p->records_bytes &&
+                 batch_read_header(x.c.records + at + used, p->records_bytes - used, &h) == 0;
                  used += h.total_bytes)
                 offsets[p->partition] = batch_last_offset(&h) + 1;
             at += p->records_bytes;
             if (!p->records_bytes)
                 continue;
-            pull.entries[pull.count] = (struct raw_pull_entry){&x.t, p->partition, offsets[p->partition], 1 << 20, -1};
+            pull.entries[pull.count] =
+                (struct raw_pull_entry){&x.t, p->partition, offsets[p->partition], 1 << 20, -1};
             pull.count++;
         }
         ck_assert_uint_gt(at, 0);
@@ -535,7 +570,6 @@ START_TEST(nonsense_in_a_pull_is_refused)
 }
 END_TEST
 
-
 /* Parked pulls of many clients on idle partitions, dropped at random: nothing stays behind. */
 START_TEST(clients_that_leave_take_their_waiters_along)
 {
@@ -600,7 +634,8 @@ START_TEST(a_session_misses_nothing_while_others_write)
     for (int32_t epoch = 1; seen < 3000; epoch++) {
         Brook__PullResponse *r = raw_pull(&x.c, &pull);
         const uint8_t *at = x.c.records;
-        ck_assert_uint_gt(x.c.records_bytes, 0); /* a wake-up that is lost waits five seconds and brings nothing */
+        ck_assert_uint_gt(x.c.records_bytes,
+                          0); /* a wake-up that is lost waits five seconds and brings nothing */
         pull.session_id = r->session_id;
         pull.session_epoch = epoch;
         pull.count = 0;
@@ -631,12 +666,14 @@ SUITE_MAIN("broker/pull", SUITE_TEST(records_come_back_as_they_were_written),
            SUITE_TEST(a_batch_larger_than_asked_for_comes_all_the_same),
            SUITE_TEST(a_long_poll_wakes_when_another_loop_appends),
            SUITE_TEST(a_long_poll_ends_at_its_time_and_not_before), SUITE_TEST(waiting_is_capped),
-           SUITE_TEST(min_bytes_waits_for_enough), SUITE_TEST(a_session_names_only_what_changed),
+           SUITE_TEST(min_bytes_waits_for_enough), SUITE_TEST(cold_records_are_read_and_sent),
+           SUITE_TEST(a_session_names_only_what_changed),
            SUITE_TEST(a_position_that_was_not_moved_is_served_again),
            SUITE_TEST(what_is_forgotten_is_not_sent_any_more), SUITE_TEST(session_ids_and_epochs_are_checked),
            SUITE_TEST(a_newer_pull_supersedes_the_parked_one),
            SUITE_TEST(the_oldest_parked_pull_makes_room_for_the_newest),
-           SUITE_TEST(the_oldest_session_makes_room_for_the_newest), SUITE_TEST(every_partition_is_served_in_turn),
+           SUITE_TEST(the_oldest_session_makes_room_for_the_newest),
+           SUITE_TEST(every_partition_is_served_in_turn),
            SUITE_TEST(a_parked_pull_hears_that_leading_has_ended), SUITE_TEST(epochs_of_leaders_are_compared),
            SUITE_TEST(clients_may_not_play_replicas), SUITE_TEST(nonsense_in_a_pull_is_refused),
            SUITE_TEST(clients_that_leave_take_their_waiters_along),

@@ -326,8 +326,22 @@ void fixture_close(struct consumer_fixture *f)
     pthread_mutex_destroy(&f->lock);
 }
 
+/* Takes over *data, the writer's buffer. */
+static size_t compress(struct batch_writer *w, uint8_t **data)
+{
+    struct codec *codec;
+    size_t room = BATCH_HEADER_BYTES + codec_bound(CODEC_ZSTD, w->bytes), bytes = 0;
+    uint8_t *to = malloc(room);
+    ck_assert_int_eq(codec_new(&codec), 0);
+    ck_assert_int_eq(batch_writer_finish_compressed(w, codec, CODEC_ZSTD, -1, -1, -1, to, room, &bytes), 0);
+    codec_free(codec);
+    free(*data);
+    *data = to;
+    return bytes;
+}
+
 static size_t make_batch(struct consumer_fixture *f, const char *topic, int32_t partition, int count,
-                         size_t value_bytes, uint8_t **ret_data)
+                         size_t value_bytes, bool is_compressed, uint8_t **ret_data)
 {
     int64_t base = stub_cluster_end_offset(f->cluster, topic, partition);
     size_t room = BATCH_HEADER_BYTES + (size_t)count * (value_bytes + 100);
@@ -350,14 +364,23 @@ static size_t make_batch(struct consumer_fixture *f, const char *topic, int32_t 
     }
     free(value);
     *ret_data = data;
-    return batch_writer_finish(&w, -1, -1, -1);
+    return is_compressed ? compress(&w, ret_data) : batch_writer_finish(&w, -1, -1, -1);
 }
 
 void fixture_append(struct consumer_fixture *f, const char *topic, int32_t partition, int count,
                     size_t value_bytes)
 {
     uint8_t *data;
-    size_t bytes = make_batch(f, topic, partition, count, value_bytes, &data);
+    size_t bytes = make_batch(f, topic, partition, count, value_bytes, false, &data);
+    ck_assert_int_ge(stub_cluster_append(f->cluster, topic, partition, data, bytes), 0);
+    free(data);
+}
+
+void fixture_append_compressed(struct consumer_fixture *f, const char *topic, int32_t partition, int count,
+                               size_t value_bytes)
+{
+    uint8_t *data;
+    size_t bytes = make_batch(f, topic, partition, count, value_bytes, true, &data);
     ck_assert_int_ge(stub_cluster_append(f->cluster, topic, partition, data, bytes), 0);
     free(data);
 }
@@ -365,7 +388,7 @@ void fixture_append(struct consumer_fixture *f, const char *topic, int32_t parti
 void fixture_append_damaged(struct consumer_fixture *f, const char *topic, int32_t partition, int count)
 {
     uint8_t *data;
-    size_t bytes = make_batch(f, topic, partition, count, 0, &data);
+    size_t bytes = make_batch(f, topic, partition, count, 0, false, &data);
     data[bytes - 10] ^= 0x20;
     ck_assert_int_ge(stub_cluster_append(f->cluster, topic, partition, data, bytes), 0);
     free(data);

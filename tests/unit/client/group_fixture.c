@@ -170,9 +170,12 @@ void fixture_delete(struct fixture *f, const char *path)
     ck_assert_int_eq(caller_end(&f->admin->k)->err, 0);
 }
 
-void fixture_create_ephemeral(struct fixture *f, const char *path, const char *data)
+void fixture_replace(struct fixture *f, const char *path, const char *data)
 {
-    coordinator_create(f->admin->c, path, data, strlen(data), ZNODE_EPHEMERAL, caller_begin(&f->admin->k));
+    struct coordinator_multi *multi = coordinator_multi_new();
+    coordinator_multi_delete(multi, path, -1);
+    coordinator_multi_create(multi, path, data, strlen(data), ZNODE_EPHEMERAL);
+    coordinator_multi_send(f->admin->c, &multi, caller_begin(&f->admin->k));
     ck_assert_int_eq(caller_end(&f->admin->k)->err, 0);
 }
 
@@ -463,6 +466,14 @@ bool peer_has(struct peer *p, int topic, int32_t partition)
     bool has = p->partitions[topic][partition].has;
     pthread_mutex_unlock(&p->lock);
     return has;
+}
+
+int64_t peer_offset(struct peer *p, int topic, int32_t partition)
+{
+    pthread_mutex_lock(&p->lock);
+    int64_t offset = p->partitions[topic][partition].offset;
+    pthread_mutex_unlock(&p->lock);
+    return offset;
 }
 
 bool peer_delivers(struct peer *p, int topic, int32_t partition)

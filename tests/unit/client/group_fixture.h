@@ -32,8 +32,8 @@ void fixture_done(struct fixture *f);
 /* Create the topic, or rewrite it: with more partitions, or with another id. */
 void fixture_topic(struct fixture *f, int topic, int32_t partitions, bool anew);
 void fixture_delete(struct fixture *f, const char *path);
-/* Make an ephemeral node of the administrator's session. */
-void fixture_create_ephemeral(struct fixture *f, const char *path, const char *data);
+/* Put an ephemeral node of the administrator's session in a node's place, in one transaction. */
+void fixture_replace(struct fixture *f, const char *path, const char *data);
 bool fixture_exists(struct fixture *f, const char *path);
 /* Version of the assignment node: how often it was written; -1: never. */
 int32_t fixture_assignment_version(struct fixture *f);
@@ -53,7 +53,7 @@ struct peer {
         int64_t offset;
         uint64_t generation;
     } partitions[FIXTURE_TOPICS][FIXTURE_PARTITIONS];
-    int assigned, revoked, lost, hurried;
+    _Atomic int assigned, revoked, lost, hurried;
     struct brook_error failure;
     struct client_timer *timer; /* of slow draining */
 };
@@ -73,6 +73,8 @@ int peer_leave(struct peer *p, enum group_leave_mode mode);
 void peer_kill(struct peer *p);
 int peer_count(struct peer *p, int topic);
 bool peer_has(struct peer *p, int topic, int32_t partition);
+/* Where it was told to begin. */
+int64_t peer_offset(struct peer *p, int topic, int32_t partition);
 /* Would poll hand out records of it now? */
 bool peer_delivers(struct peer *p, int topic, int32_t partition);
 /* Let go of everything that is being drained, committing `offset` (-1: nothing). */

@@ -243,6 +243,25 @@ START_TEST(a_burst_is_queued_and_the_urgent_overtake)
 }
 END_TEST
 
+START_TEST(calls_after_a_stop_are_answered_too)
+{
+    struct caller k;
+    struct got late = {0}, stat = {0};
+    struct coordinator *c = begin(&k, "/stop");
+    struct coordinator_call call = {.inbox = &k.inbox, .callback = got_copy, .arg = &late};
+    coordinator_stop(c, false, 3000);
+    coordinator_get(c, "/", call);
+    struct observation *o = coordinator_observe(c, OBSERVE_DATA, "/", 0, &k.inbox, got_copy, &stat);
+    coordinator_create_path(c, "/a/b", NULL, 0, caller_begin(&k));
+    ck_assert_uint_eq(late.count, 0);
+    coordinator_free(c, false, 3000);
+    ck_assert_int_eq(caller_end(&k)->err, -BROOK_E_CLOSED);
+    ck_assert_int_eq(late.err, -BROOK_E_CLOSED);
+    observation_free(o);
+    caller_done(&k);
+}
+END_TEST
+
 START_TEST(lease_counts_from_sending)
 {
     struct caller k;
@@ -271,6 +290,7 @@ int main(void)
         SUITE_TEST(a_request_that_is_too_large_fails_alone),
         SUITE_TEST(a_bad_op_at_any_place_of_a_multi_is_answered_once),
         SUITE_TEST(a_burst_is_queued_and_the_urgent_overtake),
+        SUITE_TEST(calls_after_a_stop_are_answered_too),
         SUITE_TEST(lease_counts_from_sending),
     };
     zk = zookeeper_start(NULL);

@@ -86,7 +86,7 @@ START_TEST(numeric_addresses_never_depend_on_the_resolver)
         caller_idle(&k, 100);
         int64_t before = clock_boot_ms();
         sync_once(&k, c);
-        ck_assert_int_lt(clock_boot_ms() - before, 200);
+        ck_assert_int_lt(clock_boot_ms() - before, 1000);
         ck_assert(coordinator_lease_until_ns(c) > clock_boot_ns());
     }
     ck_assert_int_eq(atomic_load(&resolver_asked), asked);
@@ -158,7 +158,7 @@ START_TEST(stopping_does_not_wait_for_the_resolver)
     atomic_store(&resolver_sleep_ms, 3000);
     struct coordinator *c = start(&k, "zk.test:1", 2000);
     coordinator_get(c, "/", caller_begin(&k));
-    ck_assert_int_lt(timed_free(c, false, 1000), 500);
+    ck_assert_int_lt(timed_free(c, false, 2500), 1500);
     inbox_drain(&k.inbox);
     ck_assert_int_eq(k.got.err, -BROOK_E_CLOSED);
     caller_done(&k);
@@ -365,7 +365,7 @@ START_TEST(stopping_is_bounded_while_the_server_hangs)
                     coordinator_set(c, "/", "x", 1, -1, caller_begin(&k));
                 int64_t took = timed_free(c, keep, bounds_ms[i]);
                 zookeeper_continue(zk);
-                ck_assert_msg(took <= bounds_ms[i] + 150, "took %lld ms of %d", (long long)took,
+                ck_assert_msg(took <= bounds_ms[i] + 400, "took %lld ms of %d", (long long)took,
                               bounds_ms[i]);
                 inbox_drain(&k.inbox);
                 ck_assert_int_eq(k.got.err, busy ? -BROOK_E_CLOSED : 0);

@@ -125,6 +125,37 @@ START_TEST(what_is_queued_is_written_in_one_call)
 }
 END_TEST
 
+#define MANY ((PARTITION_DRAIN_ROUNDS_MAX + 1) * PARTITION_DRAIN_BATCHES_MAX)
+
+START_TEST(a_loop_that_has_done_its_share_hands_the_rest_to_the_loop_that_waits)
+{
+    faulty_reset();
+    struct partition *p = make_leader("share");
+    struct inbox mine, other;
+    inbox_init(&mine);
+    inbox_init(&other);
+    append_one(p, &mine);
+    static struct produce q[MANY];
+    for (int i = 0; i < MANY; i++) {
+        produce_init(&q[i], &other, 1, false);
+        partition_enqueue(p, &q[i].append);
+    }
+    partition_drain(p, &mine);
+    ck_assert_int_eq(log_end_offset(partition_log(p)), 1 + MANY - PARTITION_DRAIN_BATCHES_MAX);
+    inbox_drain(&other); /* answers, and the wish to go on */
+    inbox_drain(&other);
+    ck_assert_int_eq(log_end_offset(partition_log(p)), 1 + MANY);
+    for (int i = 0; i < MANY; i++) {
+        ck_assert_int_eq(q[i].answers, 1);
+        ck_assert_int_eq(q[i].append.base_offset, 1 + i);
+        batches_free(&q[i].batch);
+    }
+    partition_unref(p);
+    inbox_done(&mine);
+    inbox_done(&other);
+}
+END_TEST
+
 START_TEST(nobody_writes_who_does_not_lead)
 {
     struct partition *p = make("follower");
@@ -483,7 +514,9 @@ START_TEST(a_deleted_partition_frees_its_name_at_once_and_its_files_at_last)
 END_TEST
 
 SUITE_MAIN("partition/partition", SUITE_TEST(appends_of_the_own_loop_are_answered_inside_drain),
-           SUITE_TEST(what_is_queued_is_written_in_one_call), SUITE_TEST(nobody_writes_who_does_not_lead),
+           SUITE_TEST(what_is_queued_is_written_in_one_call),
+           SUITE_TEST(a_loop_that_has_done_its_share_hands_the_rest_to_the_loop_that_waits),
+           SUITE_TEST(nobody_writes_who_does_not_lead),
            SUITE_TEST(a_failed_write_answers_all_of_its_appends_and_the_next_one_works),
            SUITE_TEST(a_waiter_is_woken_once_and_only_when_there_is_something),
            SUITE_TEST(a_waiter_that_was_taken_back_is_not_woken),

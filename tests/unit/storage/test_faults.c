@@ -2,6 +2,7 @@
 #include "tests/unit/storage/fixture.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -294,6 +295,71 @@ START_TEST(opening_fails_at_every_disk_call_and_harms_nothing)
 }
 END_TEST
 
+static void *flush_thread(void *arg)
+{
+    ck_assert_int_eq(log_flush(arg), 0);
+    return NULL;
+}
+
+static bool one_is_stalled(void *arg)
+{
+    return faulty_stalled() == 1;
+}
+
+START_TEST(a_sync_says_nothing_about_what_was_cut_and_written_anew_meanwhile)
+{
+    struct log_settings s = settings();
+    faulty_reset();
+    struct log *log = fixture_open(fixture_log_path("meanwhile"), &s, &fixture_clean);
+    for (int i = 0; i < 4; i++)
+        fixture_append(log, 1, T0, 10);
+    faulty_stall(FAULTY_DATASYNC);
+    pthread_t thread;
+    pthread_create(&thread, NULL, flush_thread, log);
+    ck_assert(suite_wait(one_is_stalled, NULL, 5000));
+    ck_assert_int_eq(log_truncate(log, 1, NULL), 0);
+    for (int i = 0; i < 4; i++)
+        fixture_append(log, 1, T0, 20);
+    faulty_release();
+    pthread_join(thread, NULL);
+    ck_assert_int_le(log_durable_end(log), 1);
+    ck_assert_int_eq(log_flush(log), 0);
+    ck_assert_int_eq(log_durable_end(log), 5);
+    ck_assert_int_eq(log_close(log), 0);
+}
+END_TEST
+
+START_TEST(a_log_opens_and_reads_on_a_full_disk)
+{
+    struct log_settings s = settings();
+    const char *path = fixture_log_path("full");
+    faulty_reset();
+    struct log *log = fixture_open(path, &s, &fixture_clean);
+    int64_t records = append_through(log, APPENDS);
+    ck_assert_int_eq(log_close(log), 0);
+    faulty_fail(FAULTY_PWRITEV, 1, 1 << 30, ENOSPC);
+    log = fixture_open(path, &s, &fixture_unclean);
+    ck_assert_int_eq(fixture_read_all(log, 0, true), records);
+    int64_t offset, timestamp;
+    ck_assert_int_eq(log_find_time(log, T0 + 5, INT64_MAX, 1 << 20, &offset, &timestamp), 0);
+    struct log_batch b = batches_make(1, T0, 0, 10, 0);
+    int64_t base;
+    ck_assert_int_eq(log_append(log, &b, 1, 9, T0, &base, NULL), -BROOK_E_STORAGE_FULL);
+    faulty_reset(); /* there is room again: service returns, and so do the indexes */
+    ck_assert_int_eq(log_append(log, &b, 1, 9, T0, &base, NULL), 0);
+    ck_assert_int_eq(base, records);
+    ck_assert_int_eq(log_retain(log, T0), 0);
+    ck_assert_int_eq(fixture_read_all(log, 0, true), records + 1);
+    ck_assert_int_eq(log_close(log), 0);
+    struct log_recovery recovery;
+    log = fixture_open_reporting(path, &s, &fixture_clean, &recovery);
+    ck_assert_int_le(recovery.indexes_rebuilt, 1); /* the one that was active */
+    ck_assert_int_eq(fixture_read_all(log, 0, true), records + 1);
+    ck_assert_int_eq(log_close(log), 0);
+    batches_free(&b);
+}
+END_TEST
+
 /* ---- removing ------------------------------------------------------------------------------------------ */
 
 /* Whatever a removal that failed half way leaves, the log must open again, read whole, and be free of
@@ -376,5 +442,7 @@ SUITE_MAIN("storage/faults", SUITE_TEST_SLOW(append_fails_whole_at_every_disk_ca
            SUITE_TEST(a_new_log_is_named_durably_before_it_is_used),
            SUITE_TEST(a_replaced_file_is_synced_before_its_name_and_its_name_after),
            SUITE_TEST_SLOW(opening_fails_at_every_disk_call_and_harms_nothing, 60),
+           SUITE_TEST(a_sync_says_nothing_about_what_was_cut_and_written_anew_meanwhile),
+           SUITE_TEST(a_log_opens_and_reads_on_a_full_disk),
            SUITE_TEST(retention_may_fail_at_every_disk_call),
            SUITE_TEST(a_truncation_that_fails_anywhere_leaves_a_log_that_opens))

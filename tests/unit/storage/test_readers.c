@@ -162,8 +162,8 @@ START_TEST(readers_survive_retention)
 }
 END_TEST
 
-/* What a range shows while its segment is being cut is the loops' business (they drop such ranges first); that
- * log_read() itself stays sound is the log's. */
+/* What a range shows while its segment is being cut is the loops' business (they drop such ranges first);
+ * that log_read() itself stays sound is the log's. */
 static void *run_cut_reader(void *arg)
 {
     struct stage *st = arg;
@@ -209,5 +209,4 @@ START_TEST(readers_survive_truncation)
 END_TEST
 
 SUITE_MAIN("storage/readers", SUITE_TEST_SLOW(readers_see_all_of_an_append_or_nothing, 60),
-           SUITE_TEST_SLOW(readers_survive_retention, 60),
-           SUITE_TEST_SLOW(readers_survive_truncation, 60))
+           SUITE_TEST_SLOW(readers_survive_retention, 60), SUITE_TEST_SLOW(readers_survive_truncation, 60))
