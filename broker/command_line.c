@@ -1,5 +1,7 @@
 #include "broker/command_line.h"
 
+#include "broker/manual.h"
+
 #include "broker/server.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/err.h"
@@ -14,7 +16,7 @@
 #define OVERRIDES_MAX 256
 #define EXIT_USAGE 2
 
-enum { OPTION_PRINT = 256, OPTION_CHECK, OPTION_LOG_FORMAT, OPTION_VERSION };
+enum { OPTION_PRINT = 256, OPTION_CHECK, OPTION_MANUAL, OPTION_LOG_FORMAT, OPTION_VERSION };
 
 enum task { TASK_RUN, TASK_CHECK, TASK_PRINT };
 
@@ -58,6 +60,7 @@ static int parse(int argc, char **argv, struct command_line *line)
                                             {"log-format", required_argument, NULL, OPTION_LOG_FORMAT},
                                             {"check", no_argument, NULL, OPTION_CHECK},
                                             {"print-settings", no_argument, NULL, OPTION_PRINT},
+                                            {"print-manual", no_argument, NULL, OPTION_MANUAL},
                                             {"help", no_argument, NULL, 'h'},
                                             {"version", no_argument, NULL, OPTION_VERSION},
                                             {NULL, 0, NULL, 0}};
@@ -80,6 +83,8 @@ static int parse(int argc, char **argv, struct command_line *line)
         case OPTION_PRINT:
             line->task = TASK_PRINT;
             break;
+        case OPTION_MANUAL:
+            return manual_print(stdout) < 0 ? -BROOK_E_NOMEM : 1;
         case 'h':
             fputs(help, stdout);
             return 1;
@@ -100,7 +105,8 @@ static int parse(int argc, char **argv, struct command_line *line)
 static int load(const struct command_line *line, struct settings **ret)
 {
     struct settings_faults faults = {0};
-    int r = settings_load(line->options.file, line->options.overrides, line->options.overrides_count, ret, &faults);
+    int r = settings_load(line->options.file, line->options.overrides, line->options.overrides_count, ret,
+                          &faults);
     for (size_t i = 0; i < faults.count; i++)
         fprintf(stderr, "brookd: %s\n", faults.lines[i]);
     if (r == -BROOK_E_NOMEM)

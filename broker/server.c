@@ -44,7 +44,7 @@ struct server {
     int64_t watchdog_ns; /* 0: none */
 };
 
-/* ---- systemd ----------------------------------------------------------------------------------------------- */
+/* ---- systemd ------------------------------------------------------------------------------------------- */
 
 static void notify(const char *state)
 {
@@ -63,7 +63,7 @@ static int64_t watchdog_interval_ns(void)
     return 0;
 }
 
-/* ---- settings for the rooms -------------------------------------------------------------------------------- */
+/* ---- settings for the rooms ---------------------------------------------------------------------------- */
 
 static void visit_settings(const void *settings, request_setting_visitor *visitor, void *arg)
 {
@@ -159,7 +159,7 @@ static void set_diag(struct server *server)
     server->diag.json = strcmp(server->settings->log_format, "json") == 0;
 }
 
-/* ---- addresses --------------------------------------------------------------------------------------------- */
+/* ---- addresses ----------------------------------------------------------------------------------------- */
 
 static int split_addresses(struct server *server)
 {
@@ -196,7 +196,7 @@ static void choose_advertised(struct server *server)
         snprintf(server->host, sizeof server->host, "localhost");
 }
 
-/* ---- the process ------------------------------------------------------------------------------------------- */
+/* ---- the process --------------------------------------------------------------------------------------- */
 
 static void raise_descriptors(const struct server *server)
 {
@@ -205,8 +205,10 @@ static void raise_descriptors(const struct server *server)
         return;
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
-    if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < (rlim_t)server->settings->max_connections + DESCRIPTORS_RESERVED)
-        diag_log(&server->diag, DIAG_INFO, "", "max.connections=%" PRId32 " can not be reached with %ju file descriptors",
+    if (limit.rlim_cur != RLIM_INFINITY &&
+        limit.rlim_cur < (rlim_t)server->settings->max_connections + DESCRIPTORS_RESERVED)
+        diag_log(&server->diag, DIAG_INFO, "",
+                 "max.connections=%" PRId32 " can not be reached with %ju file descriptors",
                  server->settings->max_connections, (uintmax_t)limit.rlim_cur);
 }
 
@@ -223,7 +225,7 @@ static int catch_signals(struct server *server)
     return server->signals_fd < 0 ? -BROOK_E_IO : 0;
 }
 
-/* ---- SIGHUP ------------------------------------------------------------------------------------------------ */
+/* ---- SIGHUP -------------------------------------------------------------------------------------------- */
 
 static void say_change(void *arg, const char *name, const char *from, const char *to, bool at_run_time)
 {
@@ -271,11 +273,12 @@ static void reload(struct server *server)
     settings_faults_done(&faults);
 }
 
-/* ---- running ----------------------------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------------------------------------- */
 
 static void fail(struct server *server, const struct brook_error *error)
 {
-    diag_log(&server->diag, DIAG_ERROR, "", "can not start: %s", error->text[0] ? error->text : brook_error_text(error->code));
+    diag_log(&server->diag, DIAG_ERROR, "", "can not start: %s",
+             error->text[0] ? error->text : brook_error_text(error->code));
     server->exit_status = EXIT_FAILURE;
     server->is_done = true;
 }
@@ -312,7 +315,8 @@ static void take_signals(struct server *server)
 
 static void wait_and_serve(struct server *server)
 {
-    struct pollfd fds[] = {{.fd = server->signals_fd, .events = POLLIN}, {.fd = inbox_fd(&server->inbox), .events = POLLIN}};
+    struct pollfd fds[] = {{.fd = server->signals_fd, .events = POLLIN},
+                           {.fd = inbox_fd(&server->inbox), .events = POLLIN}};
     int timeout_ms = server->watchdog_ns ? (int)(server->watchdog_ns / 1000000) : -1;
     while (!server->is_done) {
         int n = poll(fds, 2, timeout_ms);

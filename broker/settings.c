@@ -13,9 +13,10 @@
 
 #define LINE_BYTES_MAX 8192
 
-/* ---- faults ------------------------------------------------------------------------------------------------ */
+/* ---- faults -------------------------------------------------------------------------------------------- */
 
-__attribute__((format(printf, 2, 3))) static void fault(struct settings_faults *faults, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void fault(struct settings_faults *faults, const char *format,
+                                                        ...)
 {
     va_list args;
     char *line;
@@ -41,7 +42,7 @@ void settings_faults_done(struct settings_faults *faults)
     *faults = (struct settings_faults){0};
 }
 
-/* ---- values ------------------------------------------------------------------------------------------------ */
+/* ---- values -------------------------------------------------------------------------------------------- */
 
 static void *field(const struct settings *s, const struct setting *row)
 {
@@ -70,8 +71,8 @@ static int set_number(struct settings *s, const struct setting *row, const char 
         return -BROOK_E_CONFIG;
     }
     if (errno == ERANGE || number < row->min || number > row->max) {
-        fault(faults, "%s: %s=%s is outside %" PRId64 " to %" PRId64 "%s%s", where, row->name, value, row->min, row->max,
-              *row->unit ? " " : "", row->unit);
+        fault(faults, "%s: %s=%s is outside %" PRId64 " to %" PRId64 "%s%s", where, row->name, value,
+              row->min, row->max, *row->unit ? " " : "", row->unit);
         return -BROOK_E_CONFIG;
     }
     if (row->type == SETTING_INT)
@@ -116,7 +117,7 @@ static void format_value(const struct settings *s, const struct setting *row, ch
     }
 }
 
-/* ---- reading ----------------------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------------------- */
 
 static char *trim(char *text)
 {
@@ -133,7 +134,8 @@ static void say_unknown(const char *name, const char *where, struct settings_fau
 {
     if (strcmp(name, "durability") == 0 || strcmp(name, "log.durability") == 0)
         fault(faults,
-              "%s: %s is not offered by this version: an acknowledged record is in the page cache of the replicas that "
+              "%s: %s is not offered by this version: an acknowledged record is in the page cache of the "
+              "replicas that "
               "acks asked for, and reaches the disk a little later",
               where, name);
     else
@@ -172,7 +174,8 @@ static int worst(int a, int b)
     return a == -BROOK_E_NOMEM || b == 0 ? a : b;
 }
 
-static int read_lines(struct settings *s, FILE *from, const char *name, char **seen, struct settings_faults *faults)
+static int read_lines(struct settings *s, FILE *from, const char *name, char **seen,
+                      struct settings_faults *faults)
 {
     char line[LINE_BYTES_MAX];
     int r = 0;
@@ -222,7 +225,7 @@ static int take_overrides(struct settings *s, const char *const *overrides, size
     return r;
 }
 
-/* ---- what does not go together ----------------------------------------------------------------------------- */
+/* ---- what does not go together ------------------------------------------------------------------------- */
 
 static bool is_given(const struct settings *s, const char *name)
 {
@@ -240,10 +243,12 @@ static void check_required(const struct settings *s, struct settings_faults *fau
 static void check_sizes(const struct settings *s, struct settings_faults *faults)
 {
     if (s->queued_max_bytes < (int64_t)s->socket_request_max_bytes + 4)
-        fault(faults, "queued.max.bytes=%" PRId64 " has no room for one frame of socket.request.max.bytes=%" PRId32,
+        fault(faults,
+              "queued.max.bytes=%" PRId64 " has no room for one frame of socket.request.max.bytes=%" PRId32,
               s->queued_max_bytes, s->socket_request_max_bytes);
     if ((int64_t)s->message_max_bytes + 32768 > s->socket_request_max_bytes)
-        fault(faults, "message.max.bytes=%" PRId32 " does not fit a frame of socket.request.max.bytes=%" PRId32,
+        fault(faults,
+              "message.max.bytes=%" PRId32 " does not fit a frame of socket.request.max.bytes=%" PRId32,
               s->message_max_bytes, s->socket_request_max_bytes);
     if (s->message_max_bytes > s->log_segment_bytes)
         fault(faults, "message.max.bytes=%" PRId32 " does not fit a file of log.segment.bytes=%" PRId64,
@@ -285,7 +290,8 @@ const char *settings_strip_scheme(const char *listener)
     return strstr(listener, "://") ? NULL : listener;
 }
 
-static void check_address(const char *name, const char *listener, bool is_advertised, struct settings_faults *faults)
+static void check_address(const char *name, const char *listener, bool is_advertised,
+                          struct settings_faults *faults)
 {
     const char *address = settings_strip_scheme(listener);
     const char *colon = address ? strrchr(address, ':') : NULL;
@@ -319,7 +325,7 @@ static void check_addresses(const struct settings *s, struct settings_faults *fa
         check_address("advertised.listeners", s->advertised_listeners, true, faults);
 }
 
-/* ---- the face ---------------------------------------------------------------------------------------------- */
+/* ---- the face ------------------------------------------------------------------------------------------ */
 
 int settings_default(struct settings **ret)
 {
@@ -347,8 +353,8 @@ void settings_free(struct settings *s)
     free(s);
 }
 
-int settings_load(const char *file, const char *const *overrides, size_t overrides_count, struct settings **ret,
-                  struct settings_faults *faults)
+int settings_load(const char *file, const char *const *overrides, size_t overrides_count,
+                  struct settings **ret, struct settings_faults *faults)
 {
     struct settings *s;
     int r = settings_default(&s);
@@ -381,7 +387,8 @@ static void print_facts(const struct setting *row, FILE *to)
         before = "; ";
     }
     if (row->type == SETTING_INT || row->type == SETTING_LONG) {
-        fprintf(to, "%s%s%s%" PRId64 " to %" PRId64, before, row->unit, *row->unit ? ", " : "", row->min, row->max);
+        fprintf(to, "%s%s%s%" PRId64 " to %" PRId64, before, row->unit, *row->unit ? ", " : "", row->min,
+                row->max);
         before = "; ";
     } else if (row->choices) {
         fprintf(to, "%s%s", before, row->choices);
@@ -397,7 +404,9 @@ static void print_facts(const struct setting *row, FILE *to)
 
 void settings_print(const struct settings *s, FILE *to)
 {
-    fputs("# brookd: every setting with its default. Lines that begin with # say what holds if nothing is said.\n", to);
+    fputs("# brookd: every setting with its default. Lines that begin with # say what holds if nothing is "
+          "said.\n",
+          to);
     for (size_t i = 0; i < settings_table_count; i++) {
         const struct setting *row = &settings_table[i];
         char value[4096];
@@ -420,7 +429,8 @@ void settings_visit(const struct settings *s, settings_visitor *visitor, void *a
     }
 }
 
-void settings_compare(const struct settings *from, const struct settings *to, settings_change *change, void *arg)
+void settings_compare(const struct settings *from, const struct settings *to, settings_change *change,
+                      void *arg)
 {
     for (size_t i = 0; i < settings_table_count; i++) {
         char before[4096], after[4096];
@@ -431,7 +441,7 @@ void settings_compare(const struct settings *from, const struct settings *to, se
     }
 }
 
-/* ---- derived ----------------------------------------------------------------------------------------------- */
+/* ---- derived ------------------------------------------------------------------------------------------- */
 
 char **settings_split(const char *list, size_t *ret_count)
 {

@@ -1,8 +1,9 @@
-/* brookd's settings: one table with name, type, default, range, unit and a sentence, Kafka's names where the thing is
- * the same. The table makes the parser, --print-settings, the example file and DescribeConfigs.
+/* brookd's settings: one table with name, type, default, range, unit and a sentence, Kafka's names where the
+ * thing is the same. The table makes the parser, --print-settings, the example file and DescribeConfigs.
  *
- * A file has `key=value` lines, '#' comments and blank lines; -o key=value overrides it. Whatever is wrong (unknown or
- * repeated keys, bad values, contradictions) is listed in full, and nothing is started. Plain data after loading.
+ * A file has `key=value` lines, '#' comments and blank lines; -o key=value overrides it. Whatever is wrong
+ * (unknown or repeated keys, bad values, contradictions) is listed in full, and nothing is started. Plain
+ * data after loading.
  */
 #ifndef BROOK_BROKER_SETTINGS_H
 #define BROOK_BROKER_SETTINGS_H
@@ -79,10 +80,10 @@ struct settings_faults {
 };
 void settings_faults_done(struct settings_faults *faults);
 
-/* Read `file` (NULL: none), then `overrides`. Returns 0 and the settings (settings_free()), or -BROOK_E_CONFIG with at
- * least one fault, or -BROOK_E_NOMEM. */
-int settings_load(const char *file, const char *const *overrides, size_t overrides_count, struct settings **ret,
-                  struct settings_faults *faults);
+/* Read `file` (NULL: none), then `overrides`. Returns 0 and the settings (settings_free()), or
+ * -BROOK_E_CONFIG with at least one fault, or -BROOK_E_NOMEM. */
+int settings_load(const char *file, const char *const *overrides, size_t overrides_count,
+                  struct settings **ret, struct settings_faults *faults);
 void settings_free(struct settings *settings);
 /* The table with its defaults. Returns 0 or -BROOK_E_NOMEM. */
 int settings_default(struct settings **ret);
@@ -90,18 +91,21 @@ int settings_default(struct settings **ret);
 /* The table as a configuration file: sentences as comments, what was not given commented out. */
 void settings_print(const struct settings *settings, FILE *to);
 
-typedef void settings_visitor(void *arg, const char *name, const char *value, bool is_default, const char *description);
+typedef void settings_visitor(void *arg, const char *name, const char *value, bool is_default,
+                              const char *description);
 void settings_visit(const struct settings *settings, settings_visitor *visitor, void *arg);
 
 /* Each setting that differs, and whether it may change while the broker runs. */
 typedef void settings_change(void *arg, const char *name, const char *from, const char *to, bool at_run_time);
-void settings_compare(const struct settings *from, const struct settings *to, settings_change *change, void *arg);
+void settings_compare(const struct settings *from, const struct settings *to, settings_change *change,
+                      void *arg);
 
-/* ---- derived ----------------------------------------------------------------------------------------------- */
+/* ---- derived ------------------------------------------------------------------------------------------- */
 
 /* Split a comma separated list; free() the array, whose strings lie in it. NULL: out of memory. */
 char **settings_split(const char *list, size_t *ret_count);
-/* "PLAINTEXT://host:port" or "host:port" without its scheme; NULL for other schemes. Points into `listener`. */
+/* "PLAINTEXT://host:port" or "host:port" without its scheme; NULL for other schemes. Points into `listener`.
+ */
 const char *settings_strip_scheme(const char *listener);
 int64_t settings_retention_ms(const struct settings *s);
 int64_t settings_roll_ms(const struct settings *s);

@@ -23,7 +23,8 @@ const struct setting settings_table[] = {
     TEXT("listeners", listeners, "PLAINTEXT://:9092", false,
          "Where clients connect, comma separated: PLAINTEXT://host:port; without a host on all addresses."),
     TEXT("advertised.listeners", advertised_listeners, NULL, false,
-         "What clients are told: host:port that they can reach. Empty: the listener's own, or this machine's name."),
+         "What clients are told: host:port that they can reach. Empty: the listener's own, or this machine's "
+         "name."),
     TEXT("broker.rack", broker_rack, NULL, false, "Where the broker stands, for placing replicas apart."),
     TEXT("log.dirs", log_dirs, "/var/lib/brook", false, "Data directories, comma separated."),
     TEXT("zookeeper.connect", zookeeper_connect, NULL, true,
@@ -36,7 +37,8 @@ const struct setting settings_table[] = {
     INT("num.disk.threads", num_disk_threads, "2", 1, 64, "threads", STATIC,
         "Threads for work that may wait for a disk: recovery, retention, lookups by time."),
 
-    INT("num.partitions", num_partitions, "1", 1, 20000, "partitions", STATIC, "Of a topic that does not say."),
+    INT("num.partitions", num_partitions, "1", 1, 20000, "partitions", STATIC,
+        "Of a topic that does not say."),
     INT("default.replication.factor", default_replication_factor, "1", 1, 32, "replicas", STATIC,
         "Of a topic that does not say."),
     INT("min.insync.replicas", min_insync_replicas, "1", 1, 32, "replicas", STATIC,
@@ -55,8 +57,8 @@ const struct setting settings_table[] = {
         "The same in hours. -1: never."),
     LONG("log.retention.bytes", log_retention_bytes, "-1", -1, INT64_MAX, "bytes", STATIC,
          "A partition's oldest files are removed beyond this size. -1: without limit."),
-    LONG("log.retention.check.interval.ms", log_retention_check_interval_ms, "300000", 10, 86400000, "ms", STATIC,
-         "How often that is looked at."),
+    LONG("log.retention.check.interval.ms", log_retention_check_interval_ms, "300000", 10, 86400000, "ms",
+         STATIC, "How often that is looked at."),
     INT("log.index.size.max.bytes", log_index_size_max_bytes, "10485760", 4096, 1073741824, "bytes", STATIC,
         "A log goes on in a new file when an index has this size."),
     INT("log.index.interval.bytes", log_index_interval_bytes, "4096", 1, INT_MAX32, "bytes", STATIC,
@@ -102,8 +104,8 @@ const struct setting settings_table[] = {
         "Partitions, or topics, that one request may name."),
     INT("request.max.timeout.ms", request_max_timeout_ms, "120000", 1, 3600000, "ms", STATIC,
         "Longest that a request waits for replicas or for ZooKeeper, whatever it asks for."),
-    INT("request.max.expanded.bytes", request_max_expanded_bytes, "134217728", 65536, INT_MAX32, "bytes", STATIC,
-        "What one compressed batch may expand to where the broker has to look inside."),
+    INT("request.max.expanded.bytes", request_max_expanded_bytes, "134217728", 65536, INT_MAX32, "bytes",
+        STATIC, "What one compressed batch may expand to where the broker has to look inside."),
 
     INT("controlled.shutdown.max.ms", controlled_shutdown_max_ms, "10000", 0, 3600000, "ms", STATIC,
         "How long a stopping broker hands over what it leads."),
@@ -113,12 +115,14 @@ const struct setting settings_table[] = {
     CHOICE("log.format", log_format, "text", "text|json", STATIC, "How: a line of text, or a JSON object."),
 };
 const size_t settings_table_count = sizeof settings_table / sizeof settings_table[0];
-_Static_assert(sizeof settings_table / sizeof settings_table[0] <= SETTINGS_MAX, "is_given has a place for each");
+_Static_assert(sizeof settings_table / sizeof settings_table[0] <= SETTINGS_MAX,
+               "is_given has a place for each");
 
 const struct setting *settings_table_find(const char *name, size_t name_bytes)
 {
     for (size_t i = 0; i < settings_table_count; i++)
-        if (strlen(settings_table[i].name) == name_bytes && memcmp(settings_table[i].name, name, name_bytes) == 0)
+        if (strlen(settings_table[i].name) == name_bytes &&
+            memcmp(settings_table[i].name, name, name_bytes) == 0)
             return &settings_table[i];
     return NULL;
 }

@@ -3,6 +3,7 @@
 #include "client/bootstrap.h"
 #include "client/config.h"
 #include "client/links.h"
+#include "client/state_lock.h"
 #include "coordination/coordinator.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/pool.h"
@@ -43,6 +44,10 @@ struct client {
     struct bootstrap *bootstrap;
     struct metadata_cache *metadata;
     struct coordinator *coordinator;
+    bool keeps_session;
+    int state_lock; /* -1: none */
+    void **adopted;
+    size_t adopted_count;
 };
 
 /* ---- timers ------------------------------------------------------------------------------------------ */
@@ -271,6 +276,11 @@ static void destroy(struct client *client)
         inbox_done(&client->inbox);
         event_base_free(client->base);
     }
+    for (size_t i = 0; i < client->adopted_count; i++)
+        free(client->adopted[i]);
+    free(client->adopted);
+    if (client->state_lock >= 0)
+        close(client->state_lock);
     pool_unref(client->pool);
     brook_config_free(client->config);
     free(client);
@@ -287,6 +297,7 @@ int client_new(const brook_config *config, size_t pool_bytes, struct client **re
         return brook_error_set(error, BROOK_E_NOMEM, "out of memory");
     client->pid = getpid();
     client->inbox.fd = -1;
+    client->state_lock = -1;
     client->config = brook_config_copy(config);
     r = client->config ? make_parts(client, pool_bytes) : -BROOK_E_NOMEM;
     if (r == 0) {
@@ -312,7 +323,7 @@ void client_free(struct client *client)
         return;
     }
     client_call(client, tear_down, client);
-    coordinator_free(client->coordinator, false, COORDINATOR_CLOSE_MS);
+    coordinator_free(client->coordinator, client->keeps_session, COORDINATOR_CLOSE_MS);
     /* Behind the answers that the coordinator has posted. */
     client_call(client, stop_loop, client);
     pthread_join(client->thread, NULL);
@@ -401,10 +412,25 @@ const struct brook_error *client_last_error(const struct client *client)
 }
 
 /* A static member's session outlives the process: its id and password are kept in `state.dir`. */
-static void name_session_file(const brook_config *config, char *to, size_t room)
+static void name_state_file(const brook_config *config, const char *ending, char *to, size_t room)
 {
-    snprintf(to, room, "%s/%s.%s.session", config_text(config, CONFIG_STATE_DIR),
-             config_text(config, CONFIG_GROUP_ID), config_text(config, CONFIG_GROUP_INSTANCE_ID));
+    snprintf(to, room, "%s/%s.%s.%s", config_text(config, CONFIG_STATE_DIR), config_text(config, CONFIG_GROUP_ID),
+             config_text(config, CONFIG_GROUP_INSTANCE_ID), ending);
+}
+
+void client_keep_session(struct client *client)
+{
+    client->keeps_session = true;
+}
+
+int client_adopt(struct client *client, void *block)
+{
+    void **adopted = realloc(client->adopted, (client->adopted_count + 1) * sizeof *adopted);
+    if (!adopted)
+        return -BROOK_E_NOMEM;
+    client->adopted = adopted;
+    adopted[client->adopted_count++] = block;
+    return 0;
 }
 
 struct coordinator *client_coordinator(struct client *client, struct brook_error *error)
@@ -418,7 +444,10 @@ struct coordinator *client_coordinator(struct client *client, struct brook_error
     }
     char file[PATH_MAX];
     bool resume = config_has(config, CONFIG_GROUP_INSTANCE_ID) && config_has(config, CONFIG_STATE_DIR);
-    name_session_file(config, file, sizeof file);
+    name_state_file(config, "lock", file, sizeof file);
+    if (resume && client->state_lock < 0 && state_lock_take(file, &client->state_lock, error) < 0)
+        return NULL;
+    name_state_file(config, "session", file, sizeof file);
     struct coordinator_settings settings = {.connect = config_text(config, CONFIG_ZOOKEEPER_CONNECT),
                                             .session_timeout_ms = config_int(config, CONFIG_SESSION_TIMEOUT),
                                             .session_file = resume ? file : NULL,

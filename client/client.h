@@ -65,6 +65,11 @@ struct client_listener {
 void client_listen(struct client *client, struct client_listener *listener);
 void client_unlisten(struct client *client, struct client_listener *listener);
 
-/* The ZooKeeper session, started at the first call. NULL with a sentence when zookeeper.connect is not set. [loop] */
+/* The ZooKeeper session, started at the first call. NULL with a sentence when zookeeper.connect is not set, or when
+ * another process is this static member (state.dir is locked). [loop] */
 struct coordinator *client_coordinator(struct client *client, struct brook_error *error);
+/* Let client_free() leave the session as it is, for the next process of a static member to take up. [loop] */
+void client_keep_session(struct client *client);
+/* free() `block` at the very end, when nothing can call anybody any more. Returns 0 or -BROOK_E_NOMEM. [loop] */
+int client_adopt(struct client *client, void *block);
 #endif

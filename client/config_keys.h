@@ -61,7 +61,7 @@
       "Produce requests that may be on their way for one partition. 0: one, so that a batch that has to be sent " \
       "again never comes behind a later one; but as many as the connection allows where retries is 0. More than " \
       "one with retries risks the order of records.") \
-    X(MAX_REQUEST_SIZE, "max.request.size", BYTES, "1048576", 1024, CONFIG_GIB, NULL, \
+    X(MAX_REQUEST_SIZE, "max.request.size", BYTES, "2097152", 1024, CONFIG_GIB, NULL, \
       "The largest record, and about the largest request: batches of several partitions share one up to this size.") \
     X(PARTITIONER, "partitioner", CHOICE, "murmur2", 0, 0, "murmur2|random", \
       "Partition of a record that names none: murmur2 of its key as Kafka's producer does; without a key, and " \

@@ -83,7 +83,8 @@ void group_drained(struct group *group, const char *topic, int32_t partition, in
  * -BROOK_E_FENCED (not owned, or not any more), -BROOK_E_STALE_MEMBER, -BROOK_E_TIMED_OUT (`timeout_ms` over, 0: none;
  * it may still happen), -BROOK_E_CLOSED. Unknown outcomes are found out inside. One commit per partition is under way;
  * a newer one waits and replaces what waits (which then ends as the newer one does). What is stored already is not
- * written again. Partitions that are being drained may be committed until group_drained(). `done` may be NULL. [loop] */
+ * written again. Partitions that are being drained may be committed until group_drained(). `which` (what the first error
+ * is about, else NULL) is good during the call. `done` may be NULL. [loop] */
 typedef void group_commit_callback(void *arg, int err, const struct brook_position *which);
 void group_commit(struct group *group, const struct brook_position *positions, size_t count, int timeout_ms,
                   group_commit_callback *done, void *arg);

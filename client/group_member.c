@@ -412,7 +412,7 @@ int64_t group_member_next_ms(const struct group_member *m)
 
 /* ---- looking in --------------------------------------------------------------------------------------- */
 
-const char *group_member_id(const struct group_member *m)
+const char *group_member_get_id(const struct group_member *m)
 {
     return m->id;
 }

@@ -172,7 +172,7 @@ bool group_member_effect(struct group_member *member, struct group_effect *ret_e
 int64_t group_member_next_ms(const struct group_member *member);
 
 /* "" before the first session. Good until the next session. */
-const char *group_member_id(const struct group_member *member);
+const char *group_member_get_id(const struct group_member *member);
 bool group_member_is_registered(const struct group_member *member);
 /* The subscription for the ids node: topics, is_pattern, strategy, algorithm version are borrowed from the machine, the
  * rest is zero. */

@@ -34,7 +34,7 @@ int64_t latency_percentile(const struct latency *l, double share)
     for (unsigned i = 0; i < LATENCY_CLASSES && l->count > 0; i++) {
         seen += l->counts[i];
         if (seen >= wanted && l->counts[i] > 0)
-            return upper_end(i) < l->max_us ? upper_end(i) : l->max_us;
+            return i < LATENCY_CLASSES - 1 && upper_end(i) < l->max_us ? upper_end(i) : l->max_us;
     }
     return l->max_us;
 }

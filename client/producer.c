@@ -119,6 +119,8 @@ void brook_producer_set_partitioner(brook_producer *p, brook_partitioner *partit
 int producer_add(brook_producer *p, struct produce_partition *partition, const struct record_view *view, void *opaque)
 {
     struct produce_batch *batch = partition->open;
+    if (p->report && batch && producer_batch_opaque_room(batch, (size_t)batch->writer.records_count) < 0)
+        return -BROOK_E_NOMEM;
     if (!batch || batch_writer_add(&batch->writer, view) < 0) {
         size_t bytes = record_bytes_max(view);
         int r = batch ? producer_batch_grow(p, batch, bytes) : -BROOK_E_AGAIN;
@@ -135,7 +137,7 @@ int producer_add(brook_producer *p, struct produce_partition *partition, const s
         assert(r == 0);
     }
     if (p->report)
-        producer_batch_opaque(batch, (size_t)batch->writer.records_count - 1, opaque);
+        producer_batch_set_opaque(batch, (size_t)batch->writer.records_count - 1, opaque);
     bool full = batch->writer.bytes >= p->batch_bytes || batch->writer.records_count >= p->batch_records_max;
     if (full)
         producer_batch_close(p, partition);

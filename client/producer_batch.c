@@ -153,17 +153,16 @@ int producer_batch_grow(brook_producer *p, struct produce_batch *batch, size_t r
     return w->capacity >= needed ? 0 : -BROOK_E_AGAIN;
 }
 
-int producer_batch_opaque(struct produce_batch *batch, size_t number, void *opaque)
+int producer_batch_opaque_room(struct produce_batch *batch, size_t number)
 {
-    if (number >= batch->opaques_room) {
-        size_t room = batch->opaques_room ? 2 * batch->opaques_room : OPAQUES_MIN;
-        void **wider = realloc(batch->opaques, room * sizeof *wider);
-        if (!wider)
-            return -BROOK_E_NOMEM;
-        batch->opaques = wider;
-        batch->opaques_room = room;
-    }
-    batch->opaques[number] = opaque;
+    if (number == 0 || number < batch->opaques_room)
+        return 0;
+    size_t room = batch->opaques_room ? 2 * batch->opaques_room : OPAQUES_MIN;
+    void **wider = realloc(batch->opaques, room * sizeof *wider);
+    if (!wider)
+        return -BROOK_E_NOMEM;
+    batch->opaques = wider;
+    batch->opaques_room = room;
     return 0;
 }
 

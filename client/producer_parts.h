@@ -30,27 +30,31 @@
 struct produce_partition;
 struct produce_topic;
 
+/* In the order in which fields are used together: a batch of one record is mostly cache misses. */
 struct produce_batch {
     struct produce_batch *next;
     struct produce_partition *partition;
+    void *opaque;   /* of the first record */
+    void **opaques; /* of all, when there are several; kept for the next use */
+    size_t opaques_room;
+    /* From here on [loop], then the reports'. */
+    int64_t base_offset;
+    enum brook_outcome outcome;
+    int code;
+    char *text; /* NULL: the list's */
+
     struct batch_writer writer;
     struct slab *slab;
     size_t charge; /* what it counts against buffer.memory */
-    uint64_t sequence;
-    int64_t opened_ms;
-    struct produce_batch *open_previous, *open_next; /* open batches by age */
-    void **opaques; /* of its records; kept for the next use */
-    size_t opaques_room;
-    /* From here on [loop], then the reports'. */
-    const uint8_t *data; /* finished: header, checksum, compression */
+
+    const uint8_t *data; /* [loop] finished: header, checksum, compression */
     size_t data_bytes;
     int attempts;
     bool maybe;  /* one attempt ended with an unknown outcome */
     bool purged; /* reported already; the memory is still borrowed */
-    enum brook_outcome outcome;
-    int64_t base_offset;
-    int code;
-    char *text; /* NULL: the list's */
+    uint64_t sequence;
+    int64_t opened_ms;
+    struct produce_batch *open_previous, *open_next; /* open batches by age */
 };
 
 struct batch_list {
@@ -205,6 +209,7 @@ struct brook_producer {
     Brook__ProducePartition *entries;
     Brook__ProducePartition **entry_list;
     bool pumping, pump_again, stopped;
+    int64_t bytes_sent, batches_sent, requests_sent, retries; /* since they were last added to the counters */
     int64_t statistics_last_ms;
     struct producer_counters statistics_last;
 };
@@ -248,8 +253,19 @@ int producer_batch_open(brook_producer *p, struct produce_partition *partition, 
                         struct produce_batch **ret_batch);
 /* Make room for `record_bytes` more, up to the size that batches may have. -BROOK_E_AGAIN: it is full. [lock] */
 int producer_batch_grow(brook_producer *p, struct produce_batch *batch, size_t record_bytes);
-/* Remember the opaque pointer of the record just added (number records_count - 1). Returns 0 or -BROOK_E_NOMEM. */
-int producer_batch_opaque(struct produce_batch *batch, size_t number, void *opaque);
+/* Make room for the opaque pointer of one more record, `number`. Returns 0 or -BROOK_E_NOMEM. */
+int producer_batch_opaque_room(struct produce_batch *batch, size_t number);
+static inline void producer_batch_set_opaque(struct produce_batch *batch, size_t number, void *opaque)
+{
+    if (number == 0)
+        batch->opaque = opaque;
+    else
+        batch->opaques[number] = opaque;
+}
+static inline void *producer_batch_opaque(const struct produce_batch *batch, size_t number)
+{
+    return number == 0 ? batch->opaque : batch->opaques[number];
+}
 /* The open batch of `partition` gets no more records: to its closed ones. [lock] */
 void producer_batch_close(brook_producer *p, struct produce_partition *partition);
 /* Checksum and compression, at most once. [loop] */

@@ -85,7 +85,7 @@ void producer_complete_early(brook_producer *p, struct produce_topic *topic, str
     batch->writer.records_count = 1;
     batch->opened_ms = early->opened_ms;
     batch->charge = early->charge;
-    producer_batch_opaque(batch, 0, early->opaque);
+    producer_batch_set_opaque(batch, 0, early->opaque);
     free(early);
     producer_complete(p, batch, BROOK_NOT_STORED, -1, code, NULL);
 }
@@ -108,7 +108,7 @@ static void report_batch(brook_producer *p, const struct produce_batch *batch)
     fill(batch, &report);
     for (int32_t i = 0; i < batch->writer.records_count; i++) {
         report.offset = batch->base_offset < 0 ? -1 : batch->base_offset + i;
-        report.opaque = batch->opaques ? batch->opaques[i] : NULL;
+        report.opaque = producer_batch_opaque(batch, (size_t)i);
         p->report(p->report_arg, &report);
     }
 }

@@ -121,6 +121,8 @@ static void put_back(struct produce_partition *q, struct produce_batch *batch)
 static bool is_worth_a_retry(const brook_producer *p, const struct produce_batch *batch, int code)
 {
     enum brook_advice advice = brook_error_advice(code);
+    if (code == BROOK_E_UNKNOWN_TOPIC && !batch->partition->topic->known)
+        return false; /* the metadata agrees */
     bool may = advice == BROOK_ADVICE_RETRY || advice == BROOK_ADVICE_REFRESH || advice == BROOK_ADVICE_UNKNOWN ||
                code == BROOK_E_CLOSED;
     return may && batch->attempts <= p->retries_max &&
@@ -134,15 +136,15 @@ static void fail_attempt(brook_producer *p, struct produce_batch *batch, int cod
     enum brook_advice advice = brook_error_advice(code);
     if (advice == BROOK_ADVICE_UNKNOWN || code == BROOK_E_CLOSED)
         batch->maybe = true;
+    if (code == BROOK_E_CONNECT_FAILED)
+        batch->attempts--; /* it never left */
     if (advice == BROOK_ADVICE_REFRESH)
         metadata_refresh(client_metadata(p->client));
     if (!is_worth_a_retry(p, batch, code)) {
         producer_complete(p, batch, batch->maybe ? BROOK_MAYBE_STORED : BROOK_NOT_STORED, -1, code, text);
         return;
     }
-    pthread_mutex_lock(&p->lock);
-    p->counters.retries++;
-    pthread_mutex_unlock(&p->lock);
+    p->retries++;
     q->recovering = true;
     put_back(q, batch);
 }
@@ -375,11 +377,9 @@ static int send_request(brook_producer *p, struct building *b, struct channel *c
 
 static void count_request(brook_producer *p, const struct building *b)
 {
-    pthread_mutex_lock(&p->lock);
-    p->counters.requests_sent++;
-    p->counters.batches_sent += (int64_t)b->iov_count;
-    p->counters.bytes_sent += (int64_t)b->bytes;
-    pthread_mutex_unlock(&p->lock);
+    p->requests_sent++;
+    p->batches_sent += (int64_t)b->iov_count;
+    p->bytes_sent += (int64_t)b->bytes;
 }
 
 static bool send_one(brook_producer *p, struct produce_target *t, struct channel *channel, int64_t now_ms)
@@ -433,6 +433,7 @@ static void purge_batch(brook_producer *p, struct produce_batch *batch)
     report->partition = batch->partition;
     report->opened_ms = batch->opened_ms;
     report->writer.records_count = batch->writer.records_count;
+    report->opaque = batch->opaque;
     report->opaques = batch->opaques;
     report->opaques_room = batch->opaques_room;
     batch->opaques = NULL;

@@ -50,12 +50,21 @@ static void mark_due(brook_producer *p, int64_t now_ms)
     p->hurry = false;
 }
 
+static void add_counters(brook_producer *p)
+{
+    p->counters.requests_sent += p->requests_sent;
+    p->counters.batches_sent += p->batches_sent;
+    p->counters.bytes_sent += p->bytes_sent;
+    p->counters.retries += p->retries;
+    p->requests_sent = p->batches_sent = p->bytes_sent = p->retries = 0;
+}
+
 /* Under the lock, briefly: what the senders have left goes over to the loop. An open batch that is due is closed only
  * when it can leave now; until then it takes more records. */
 static void collect(brook_producer *p, int64_t now_ms)
 {
     pthread_mutex_lock(&p->lock);
-    p->woken = false;
+    add_counters(p);
     while (p->ready_head) {
         struct produce_partition *partition = p->ready_head;
         p->ready_head = partition->ready_next;
@@ -272,7 +281,12 @@ void producer_purge_all(brook_producer *p)
 
 static void on_wake(struct inbox_item *item)
 {
-    producer_pump(CONTAINER_OF(item, brook_producer, wake));
+    brook_producer *p = CONTAINER_OF(item, brook_producer, wake);
+    /* Only here: anywhere else the item may still be in the inbox, and would be posted twice. */
+    pthread_mutex_lock(&p->lock);
+    p->woken = false;
+    pthread_mutex_unlock(&p->lock);
+    producer_pump(p);
 }
 
 static void on_timer(void *arg)

@@ -81,7 +81,8 @@ static void directory_made(void *arg, const struct coordinator_reply *reply)
         coordinator_get(b->coordinator, PATH_CLUSTER_ID, call_of(b, id_looked_up));
 }
 
-void bootstrap_cluster(struct coordinator *coordinator, struct inbox *inbox, bootstrap_callback *callback, void *arg)
+void bootstrap_cluster(struct coordinator *coordinator, struct inbox *inbox, bootstrap_callback *callback,
+                       void *arg)
 {
     struct bootstrap *b = calloc(1, sizeof *b);
     if (!b) {

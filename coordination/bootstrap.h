@@ -1,5 +1,5 @@
-/* The first thing a broker does with ZooKeeper: make the directories that everybody relies on, and agree on the
- * cluster's id. Whoever comes first writes it; everybody else takes what is there.
+/* The first thing a broker does with ZooKeeper: make the directories that everybody relies on, and agree on
+ * the cluster's id. Whoever comes first writes it; everybody else takes what is there.
  *
  * Threads: as of coordinator.h.
  */
@@ -12,5 +12,6 @@
 typedef void bootstrap_callback(void *arg, int err, const char *cluster_id);
 
 /* Exactly one answer. May be called again after a failure. */
-void bootstrap_cluster(struct coordinator *coordinator, struct inbox *inbox, bootstrap_callback *callback, void *arg);
+void bootstrap_cluster(struct coordinator *coordinator, struct inbox *inbox, bootstrap_callback *callback,
+                       void *arg);
 #endif

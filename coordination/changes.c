@@ -55,8 +55,8 @@ static int compare_names(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* All but the newest CHANGES_KEPT go, in one multi: one wake-up for the watchers. Whoever loses the race against
- * another sweeper has nothing left to do. */
+/* All but the newest CHANGES_KEPT go, in one multi: one wake-up for the watchers. Whoever loses the race
+ * against another sweeper has nothing left to do. */
 static void sweep(struct changes *c, const char *const *names, size_t count)
 {
     if (!c->sweep || count < CHANGES_KEPT + CHANGES_SWEPT_MIN)

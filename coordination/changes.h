@@ -1,9 +1,9 @@
 /* Notifications: "announce, do not command".
  *
- * Whoever writes cluster state names what it wrote in a new node of /brokers/changes, in the same multi. Every broker
- * watches that one directory, reads the nodes that are new to it, and reads again what they name. The numbers are
- * consecutive, so whoever was away sees whether it missed one that was swept; then it reads everything.
- * The newest is never removed: it carries the number to compare with.
+ * Whoever writes cluster state names what it wrote in a new node of /brokers/changes, in the same multi.
+ * Every broker watches that one directory, reads the nodes that are new to it, and reads again what they
+ * name. The numbers are consecutive, so whoever was away sees whether it missed one that was swept; then it
+ * reads everything. The newest is never removed: it carries the number to compare with.
  *
  * What this does not know: what the names mean, and what "everything" is.
  * Threads: all calls and all events on the thread that drains the inbox.
@@ -25,8 +25,8 @@ struct changes;
 struct changes_events {
     /* Something was named. `change` is borrowed. In the order in which they were written. */
     void (*changed)(void *arg, const struct znode_change *change);
-    /* Something may have been missed (also once at the beginning): read everything that is followed this way. What
-     * is announced later comes through `changed`. */
+    /* Something may have been missed (also once at the beginning): read everything that is followed this way.
+     * What is announced later comes through `changed`. */
     void (*lost)(void *arg);
     void *arg;
 };

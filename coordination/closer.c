@@ -118,7 +118,8 @@ void closer_interest(struct coordinator *c, struct pollfd *fds, int64_t now_ms, 
 {
     struct closer *k;
     size_t i = 0;
-    DL_FOREACH (c->closers, k) {
+    DL_FOREACH(c->closers, k)
+    {
         interest(k, &fds[i++], now_ms);
         if (k->wake_ms < *wake_ms)
             *wake_ms = k->wake_ms;
@@ -146,7 +147,8 @@ void closer_process(struct coordinator *c, const struct pollfd *fds, size_t coun
     struct closer *k, *next;
     size_t i = 0;
     /* A finished one may let a machine start another, which `fds` knows nothing of. */
-    DL_FOREACH_SAFE (c->closers, k, next) {
+    DL_FOREACH_SAFE(c->closers, k, next)
+    {
         if (i >= count)
             break;
         process(k, &fds[i++], now_ms);

@@ -9,7 +9,8 @@
 
 enum code_class {
     CODE_DONE,      /* carried out */
-    CODE_ANSWERED,  /* a server refused it: no node, exists, bad version, not empty: certainly not carried out */
+    CODE_ANSWERED,  /* a server refused it: no node, exists, bad version, not empty: certainly not carried out
+                     */
     CODE_RETRY,     /* certainly not carried out, and worth sending again */
     CODE_UNKNOWN,   /* carried out or not: sync, then read */
     CODE_STEP_DOWN, /* unknown like the above, and the session (or the handle) is gone */

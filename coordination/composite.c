@@ -29,7 +29,8 @@ static void start_machine(struct inbox_item *item)
         m->start(m);
 }
 
-void *machine_new(struct coordinator *c, size_t bytes, struct coordinator_call call, void (*start)(struct machine *))
+void *machine_new(struct coordinator *c, size_t bytes, struct coordinator_call call,
+                  void (*start)(struct machine *))
 {
     struct machine *m = must_calloc(bytes);
     m->coordinator = c;
@@ -97,8 +98,8 @@ void machine_sleep(struct machine *m, int64_t ms, void (*wake)(struct machine *m
 void machine_close_all(struct coordinator *c)
 {
     struct machine *m, *next;
-    DL_FOREACH_SAFE (c->machines, m, next)
-        machine_finish(m, -BROOK_E_CLOSED);
+    DL_FOREACH_SAFE(c->machines, m, next)
+    machine_finish(m, -BROOK_E_CLOSED);
 }
 
 /* Answer without a machine having been started: the arguments are wrong. */
@@ -222,7 +223,8 @@ static void looked_at_own(struct machine *m, struct request *r)
 {
     struct delete_own *d = (struct delete_own *)m;
     int err = r->answer->reply.err;
-    bool ours = err == 0 && r->answer->reply.stat.ephemeral_owner == m->coordinator->key.id && m->coordinator->is_alive;
+    bool ours = err == 0 && r->answer->reply.stat.ephemeral_owner == m->coordinator->key.id &&
+                m->coordinator->is_alive;
     m->answer->reply.generation = r->generation;
     /* The session that owns it must be the one that deletes it, so from here on only in this one. */
     m->generation = r->generation;
@@ -230,14 +232,15 @@ static void looked_at_own(struct machine *m, struct request *r)
         machine_finish(m, err == -BROOK_E_NO_NODE ? 0 : err);
         return;
     }
-    machine_send(m,
-                 (struct internal){.op = OP_DELETE, .path = d->path, .version = r->answer->reply.stat.version},
-                 deleted_own);
+    machine_send(
+        m, (struct internal){.op = OP_DELETE, .path = d->path, .version = r->answer->reply.stat.version},
+        deleted_own);
 }
 
 static void look_at_own(struct machine *m)
 {
-    machine_send(m, (struct internal){.op = OP_EXISTS, .path = ((struct delete_own *)m)->path}, looked_at_own);
+    machine_send(m, (struct internal){.op = OP_EXISTS, .path = ((struct delete_own *)m)->path},
+                 looked_at_own);
 }
 
 static void release_delete_own(struct machine *m)

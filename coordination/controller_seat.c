@@ -15,8 +15,8 @@ struct controller_seat {
     int32_t broker_id;
     struct controller_seat_events events;
     struct observation *observation;
-    int32_t seen;     /* who sits there, -1: nobody or not known */
-    bool is_free;     /* the last observation found no node */
+    int32_t seen; /* who sits there, -1: nobody or not known */
+    bool is_free; /* the last observation found no node */
     bool stands;
     bool is_held;
     bool is_claiming; /* one chain of calls is under way */

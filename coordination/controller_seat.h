@@ -1,7 +1,9 @@
-/* The controller's seat: the ephemeral node /controller, taken together with the next /controller_epoch in one multi.
+/* The controller's seat: the ephemeral node /controller, taken together with the next /controller_epoch in
+ * one multi.
  *
- * Whoever holds it writes cluster state, and every such write checks that /controller_epoch still has the version
- * that was given with the seat. So a holder that was paused and replaced can not write, whatever it believes.
+ * Whoever holds it writes cluster state, and every such write checks that /controller_epoch still has the
+ * version that was given with the seat. So a holder that was paused and replaced can not write, whatever it
+ * believes.
  *
  * Threads: all calls and events on the thread that drains the inbox.
  */
@@ -15,7 +17,8 @@ struct controller_seat;
 struct controller_seat_events {
     /* Who sits there; -1: nobody, or not known. */
     void (*changed)(void *arg, int32_t broker_id);
-    /* It is ours: write `epoch` into states and check /controller_epoch for `epoch_version` with every write. */
+    /* It is ours: write `epoch` into states and check /controller_epoch for `epoch_version` with every write.
+     */
     void (*elected)(void *arg, int32_t epoch, int32_t epoch_version);
     /* It is not ours any more. */
     void (*lost)(void *arg);
@@ -30,7 +33,8 @@ void controller_seat_free(struct controller_seat *seat);
 
 /* Claim the seat whenever it is free, from now on (a registered broker does). */
 void controller_seat_stand(struct controller_seat *seat);
-/* The session is gone, and the seat with it: `lost` is called if it was ours. Stand again after registering. */
+/* The session is gone, and the seat with it: `lost` is called if it was ours. Stand again after registering.
+ */
 void controller_seat_expired(struct controller_seat *seat);
 /* A write was refused for its epoch: somebody else sits there. Calls `lost`; goes on standing. */
 void controller_seat_outdated(struct controller_seat *seat);

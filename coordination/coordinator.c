@@ -56,10 +56,11 @@ static int set_up(struct coordinator *c, const struct coordinator_settings *sett
     if (getrandom(&c->seed, sizeof c->seed, 0) != (ssize_t)sizeof c->seed)
         c->seed = (uint64_t)clock_boot_ns();
     link_init(c);
-    return pthread_create(&c->thread, NULL, session_run, c) == 0 ? 0 : -BROOK_E_IO;
+    return thread_start(&c->thread, session_run, c);
 }
 
-int coordinator_new(const struct coordinator_settings *settings, struct coordinator **ret, struct brook_error *error)
+int coordinator_new(const struct coordinator_settings *settings, struct coordinator **ret,
+                    struct brook_error *error)
 {
     struct coordinator *c = calloc(1, sizeof *c);
     if (!c)
@@ -69,7 +70,8 @@ int coordinator_new(const struct coordinator_settings *settings, struct coordina
     int r = servers_parse(settings->connect, &c->servers, error);
     if (r == 0 && (settings->session_timeout_ms < SESSION_TIMEOUT_MS_MIN ||
                    settings->session_timeout_ms > SESSION_TIMEOUT_MS_MAX))
-        r = brook_error_set(error, BROOK_E_CONFIG, "a ZooKeeper session timeout of %d ms, allowed are %d to %d",
+        r = brook_error_set(error, BROOK_E_CONFIG,
+                            "a ZooKeeper session timeout of %d ms, allowed are %d to %d",
                             settings->session_timeout_ms, SESSION_TIMEOUT_MS_MIN, SESSION_TIMEOUT_MS_MAX);
     else if (r == 0 && (r = set_up(c, settings)) < 0)
         brook_error_set(error, -r, "starting the ZooKeeper thread: %s", brook_error_text(r));
@@ -99,6 +101,8 @@ static void run_stop(struct inbox_item *item)
 
 void coordinator_stop(struct coordinator *c, bool keep_session, int timeout_ms)
 {
+    if (!c)
+        return;
     struct stop stop = {.coordinator = c, .keep_session = keep_session, .until_ms = clock_boot_ms() + timeout_ms};
     session_post(c, &stop.item, run_stop);
     struct pollfd done = {.fd = c->done_fd, .events = POLLIN};
@@ -192,7 +196,8 @@ static void post(struct request *r)
     session_post(r->coordinator, &r->item, run_request);
 }
 
-static void post_plain(struct coordinator *c, enum request_op op, const char *path, struct coordinator_call call)
+static void post_plain(struct coordinator *c, enum request_op op, const char *path,
+                       struct coordinator_call call)
 {
     struct request *r = prepare(c, op, path, NULL, 0, call);
     if (r)
@@ -229,8 +234,8 @@ void coordinator_create(struct coordinator *c, const char *path, const void *dat
     post(r);
 }
 
-void coordinator_set(struct coordinator *c, const char *path, const void *data, size_t data_bytes, int32_t version,
-                     struct coordinator_call call)
+void coordinator_set(struct coordinator *c, const char *path, const void *data, size_t data_bytes,
+                     int32_t version, struct coordinator_call call)
 {
     struct request *r = prepare(c, OP_SET, path, data, data_bytes, call);
     if (!r)
@@ -239,7 +244,8 @@ void coordinator_set(struct coordinator *c, const char *path, const void *data, 
     post(r);
 }
 
-void coordinator_delete(struct coordinator *c, const char *path, int32_t version, struct coordinator_call call)
+void coordinator_delete(struct coordinator *c, const char *path, int32_t version,
+                        struct coordinator_call call)
 {
     struct request *r = prepare(c, OP_DELETE, path, NULL, 0, call);
     if (!r)
@@ -248,7 +254,8 @@ void coordinator_delete(struct coordinator *c, const char *path, int32_t version
     post(r);
 }
 
-void coordinator_multi_send(struct coordinator *c, struct coordinator_multi **multi, struct coordinator_call call)
+void coordinator_multi_send(struct coordinator *c, struct coordinator_multi **multi,
+                            struct coordinator_call call)
 {
     struct coordinator_multi *m = *multi;
     *multi = NULL;

@@ -164,7 +164,8 @@ static void complete_data(int rc, const char *value, int value_len, const struct
     answer_copy_data(a, value, value && value_len > 0 ? (size_t)value_len : 0);
 }
 
-static void complete_children(int rc, const struct String_vector *strings, const struct Stat *stat, const void *data)
+static void complete_children(int rc, const struct String_vector *strings, const struct Stat *stat,
+                              const void *data)
 {
     struct answer *a = completed(data, rc);
     if (rc != ZOK)
@@ -210,7 +211,8 @@ static int send_request(zhandle_t *zh, struct request *r)
     case OP_SYNC:
         return zoo_async(zh, r->path, complete_string, r);
     case OP_MULTI:
-        return zoo_amulti(zh, (int)r->multi->count, r->multi->flight.ops, r->multi->flight.results, complete_void, r);
+        return zoo_amulti(zh, (int)r->multi->count, r->multi->flight.ops, r->multi->flight.results,
+                          complete_void, r);
     case OP_UNWATCH:
         /* The declared type is a pointer to the function type; the library casts it back. */
         return zoo_aremove_all_watches(zh, r->path, (ZooWatcherType)r->version, 0,
@@ -409,11 +411,11 @@ int64_t dispatch_wake_ms(const struct coordinator *c)
 static void sweep(struct coordinator *c, struct request **list)
 {
     struct request *r, *next;
-    DL_FOREACH_SAFE (*list, r, next)
-        if (r->generation_wanted) {
-            DL_DELETE(*list, r);
-            dispatch_fail(c, r, -BROOK_E_SESSION_EXPIRED);
-        }
+    DL_FOREACH_SAFE(*list, r, next)
+    if (r->generation_wanted) {
+        DL_DELETE(*list, r);
+        dispatch_fail(c, r, -BROOK_E_SESSION_EXPIRED);
+    }
 }
 
 void dispatch_sweep(struct coordinator *c)

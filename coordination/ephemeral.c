@@ -49,7 +49,8 @@ static void start_close_earlier(struct machine *m)
         machine_sleep(m, LOOK_MS, start_close_earlier);
 }
 
-void coordinator_close_earlier_session(struct coordinator *c, int64_t session_id, struct coordinator_call call)
+void coordinator_close_earlier_session(struct coordinator *c, int64_t session_id,
+                                       struct coordinator_call call)
 {
     struct close_earlier *e = machine_new(c, sizeof *e, call, start_close_earlier);
     e->session_id = session_id;
@@ -84,7 +85,8 @@ static void looked_whether_gone(struct machine *m, struct request *r)
 
 static void look_whether_gone(struct machine *m)
 {
-    machine_send(m, (struct internal){.op = OP_GET, .path = ((struct wait_gone *)m)->path}, looked_whether_gone);
+    machine_send(m, (struct internal){.op = OP_GET, .path = ((struct wait_gone *)m)->path},
+                 looked_whether_gone);
 }
 
 static void start_wait_gone(struct machine *m)
@@ -99,7 +101,8 @@ static void release_wait_gone(struct machine *m)
     free(((struct wait_gone *)m)->path);
 }
 
-void coordinator_wait_gone(struct coordinator *c, const char *path, int timeout_ms, struct coordinator_call call)
+void coordinator_wait_gone(struct coordinator *c, const char *path, int timeout_ms,
+                           struct coordinator_call call)
 {
     if (!znode_path_is_legal(path)) {
         refuse(call, -BROOK_E_INVALID);
@@ -148,7 +151,8 @@ static void face_owner(struct machine *m, struct answer *found)
     struct claim *k = (struct claim *)m;
     struct coordinator *c = m->coordinator;
     int64_t now_ms = session_now_ms();
-    const struct session_key *earlier = session_file_find(&c->file, found->reply.stat.ephemeral_owner);
+    int64_t owner = found->reply.stat.ephemeral_owner;
+    const struct session_key *earlier = owner != c->key.id ? session_file_find(&c->file, owner) : NULL;
     if (!k->until_ms)
         k->until_ms = now_ms + (k->wait_ms >= 0 ? k->wait_ms : session_timeout(c) + EPHEMERAL_WAIT_MARGIN_MS);
     if (earlier && closer_start(c, earlier, closed_predecessor, m) == 0)
@@ -260,8 +264,8 @@ void ephemeral_claim(struct coordinator *c, const char *path, struct coordinator
     machine_launch(&k->machine);
 }
 
-void ephemeral_claim_node(struct coordinator *c, const char *path, const void *data, size_t data_bytes, int wait_ms,
-                          struct coordinator_call call)
+void ephemeral_claim_node(struct coordinator *c, const char *path, const void *data, size_t data_bytes,
+                          int wait_ms, struct coordinator_call call)
 {
     struct coordinator_multi *multi = coordinator_multi_new();
     if (!multi) {
@@ -275,10 +279,11 @@ void ephemeral_claim_node(struct coordinator *c, const char *path, const void *d
 int ephemeral_explain(const struct coordinator_reply *reply, const char *what, struct brook_error *error)
 {
     if (reply->err != -BROOK_E_NODE_EXISTS)
-        return reply->err ? brook_error_set(error, -reply->err, "%s: %s", what, brook_error_text(reply->err)) : 0;
+        return reply->err ? brook_error_set(error, -reply->err, "%s: %s", what, brook_error_text(reply->err))
+                          : 0;
     if (reply->stat.ephemeral_owner == 0)
-        return brook_error_set(error, BROOK_E_NODE_EXISTS, "%s: the znode was made by hand and stays: %.120s", what,
-                               reply->data ? reply->data : "");
+        return brook_error_set(error, BROOK_E_NODE_EXISTS, "%s: the znode was made by hand and stays: %.120s",
+                               what, reply->data ? reply->data : "");
     return brook_error_set(error, BROOK_E_NODE_EXISTS,
                            "%s is taken by another process (ZooKeeper session 0x%" PRIx64 "): %.120s", what,
                            (uint64_t)reply->stat.ephemeral_owner, reply->data ? reply->data : "");

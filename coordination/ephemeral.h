@@ -23,22 +23,26 @@
  * Reply: 0 with op_stats: the multi was carried out now. 0 without op_stats (NULL), with stat and data: the
  * node was there and is this session's, from an attempt whose reply was lost: read what else the multi wrote.
  * -BROOK_E_NODE_EXISTS with stat and data of somebody else's node (ephemeral_explain() makes a sentence).
- * Everything else as of a multi (-BROOK_E_BAD_VERSION with failed_op: another op's condition did not hold). */
+ * Everything else as of a multi (-BROOK_E_BAD_VERSION with failed_op: another op's condition did not hold).
+ */
 void ephemeral_claim(struct coordinator *c, const char *path, struct coordinator_multi **multi, int wait_ms,
                      struct coordinator_call call);
 /* The same with a single create. */
-void ephemeral_claim_node(struct coordinator *c, const char *path, const void *data, size_t data_bytes, int wait_ms,
-                          struct coordinator_call call);
+void ephemeral_claim_node(struct coordinator *c, const char *path, const void *data, size_t data_bytes,
+                          int wait_ms, struct coordinator_call call);
 
 /* Fill *error with whose node is in the way. `what` is the subject of the sentence ("broker id 3"). Returns
  * reply->err. */
 int ephemeral_explain(const struct coordinator_reply *reply, const char *what, struct brook_error *error);
 
 /* Close a session that an earlier process with our session file had: its ephemeral nodes go at once.
- * Reply: 0: that session is gone for certain. -BROOK_E_NOT_FOUND: not one of ours. -BROOK_E_INVALID: it is the
- * present session. -BROOK_E_TIMED_OUT: no server said anything within the session timeout. */
-void coordinator_close_earlier_session(struct coordinator *c, int64_t session_id, struct coordinator_call call);
+ * Reply: 0: that session is gone for certain. -BROOK_E_NOT_FOUND: not one of ours. -BROOK_E_INVALID: it is
+ * the present session. -BROOK_E_TIMED_OUT: no server said anything within the session timeout. */
+void coordinator_close_earlier_session(struct coordinator *c, int64_t session_id,
+                                       struct coordinator_call call);
 
-/* Wait until `path` does not exist. Reply: 0, or after `timeout_ms` -BROOK_E_NODE_EXISTS with stat and data. */
-void coordinator_wait_gone(struct coordinator *c, const char *path, int timeout_ms, struct coordinator_call call);
+/* Wait until `path` does not exist. Reply: 0, or after `timeout_ms` -BROOK_E_NODE_EXISTS with stat and data.
+ */
+void coordinator_wait_gone(struct coordinator *c, const char *path, int timeout_ms,
+                           struct coordinator_call call);
 #endif

@@ -14,7 +14,8 @@ struct ledger_entry {
 void ledger_clear(struct ledger *l)
 {
     struct ledger_entry *entry, *next;
-    HASH_ITER (hh, l->entries, entry, next) {
+    HASH_ITER(hh, l->entries, entry, next)
+    {
         HASH_DEL(l->entries, entry);
         free(entry);
     }

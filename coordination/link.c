@@ -1,4 +1,5 @@
-/* The ZooKeeper handle: made with numeric addresses, driven by poll(), cut, closed, and made again for ever. */
+/* The ZooKeeper handle: made with numeric addresses, driven by poll(), cut, closed, and made again for ever.
+ */
 #include "coordination/session.h"
 #include "proto/base/clock.h"
 #include "proto/base/diag.h"
@@ -19,8 +20,8 @@
 #define RETRY_MS_FIRST 30
 #define RETRY_MS_MAX 1000
 #define RESOLVE_RETRY_MS_MAX 5000
-/* An address that says nothing gets its share of half the timeout, so that all are tried before the session is
- * lost; the library would give it two thirds. */
+/* An address that says nothing gets its share of half the timeout, so that all are tried before the session
+ * is lost; the library would give it two thirds. */
 #define ATTEMPT_MS_MIN 100
 /* How often to say that there is still no connection. */
 #define COMPLAIN_MS 60000
@@ -58,17 +59,20 @@ static void note_failure(struct coordinator *c)
     unsigned addresses = l->addresses.count ? (unsigned)l->addresses.count : 1;
     int64_t max_ms = session_timeout(c) / 6;
     unsigned rounds = l->failures++ / addresses;
-    l->retry_at_ms = session_now_ms() + backoff(c, RETRY_MS_FIRST, rounds, max_ms < RETRY_MS_MAX ? max_ms : RETRY_MS_MAX);
+    l->retry_at_ms =
+        session_now_ms() + backoff(c, RETRY_MS_FIRST, rounds, max_ms < RETRY_MS_MAX ? max_ms : RETRY_MS_MAX);
 }
 
 /* ---- addresses ----------------------------------------------------------------------------------------- */
 
-void link_resolved(struct coordinator *c, int err, const struct addresses *addresses, const struct brook_error *error)
+void link_resolved(struct coordinator *c, int err, const struct addresses *addresses,
+                   const struct brook_error *error)
 {
     struct link *l = &c->link;
     if (err < 0) {
         if (l->resolve_failures++ == 0)
-            diag_log(c->diag, DIAG_WARN, "zookeeper", "%s; asking the resolver again until it knows", error->text);
+            diag_log(c->diag, DIAG_WARN, "zookeeper", "%s; asking the resolver again until it knows",
+                     error->text);
         l->resolve_at_ms = session_now_ms() + backoff(c, 100, l->resolve_failures, RESOLVE_RETRY_MS_MAX);
         return;
     }
@@ -120,7 +124,8 @@ static bool has_descriptors(void)
     return true;
 }
 
-zhandle_t *link_make_handle(struct coordinator *c, watcher_fn watcher, const struct session_key *key, void *context)
+zhandle_t *link_make_handle(struct coordinator *c, watcher_fn watcher, const struct session_key *key,
+                            void *context)
 {
     clientid_t id = {0};
     zhandle_t *zh = NULL;
@@ -130,7 +135,8 @@ zhandle_t *link_make_handle(struct coordinator *c, watcher_fn watcher, const str
         memcpy(id.passwd, key->password, sizeof id.passwd);
     }
     if (list)
-        zh = zookeeper_init(list, watcher, c->timeout_asked_ms, key ? &id : NULL, context, ZOO_NO_LOG_CLIENTENV);
+        zh = zookeeper_init(list, watcher, c->timeout_asked_ms, key ? &id : NULL, context,
+                            ZOO_NO_LOG_CLIENTENV);
     free(list);
     if (zh)
         zoo_set_servers_resolution_delay(zh, -1);
@@ -186,7 +192,8 @@ static void note_down(struct coordinator *c)
 static int live_fd(const struct link *l)
 {
     int state = zoo_state(l->zh);
-    bool open = state == ZOO_CONNECTED_STATE || state == ZOO_CONNECTING_STATE || state == ZOO_ASSOCIATING_STATE;
+    bool open =
+        state == ZOO_CONNECTED_STATE || state == ZOO_CONNECTING_STATE || state == ZOO_ASSOCIATING_STATE;
     return open ? l->fd : -1;
 }
 
@@ -263,7 +270,8 @@ static void check_state(struct coordinator *c)
 
 static int64_t attempt_until_ms(const struct coordinator *c)
 {
-    int64_t share_ms = session_timeout(c) / 2 / (int64_t)(c->link.addresses.count ? c->link.addresses.count : 1);
+    int64_t share_ms =
+        session_timeout(c) / 2 / (int64_t)(c->link.addresses.count ? c->link.addresses.count : 1);
     return c->link.attempt_at_ms + (share_ms > ATTEMPT_MS_MIN ? share_ms : ATTEMPT_MS_MIN);
 }
 
@@ -276,7 +284,8 @@ static void complain(struct coordinator *c, int64_t now_ms)
         l->complain_at_ms = l->since_ms + session_timeout(c);
     if (now_ms < l->complain_at_ms)
         return;
-    diag_log(c->diag, DIAG_WARN, "zookeeper", "no connection for %d s: no server answers, or none wants us; trying on",
+    diag_log(c->diag, DIAG_WARN, "zookeeper",
+             "no connection for %d s: no server answers, or none wants us; trying on",
              (int)((now_ms - l->since_ms) / 1000));
     l->complain_at_ms = now_ms + COMPLAIN_MS;
 }
@@ -317,7 +326,8 @@ void link_interest(struct coordinator *c, int64_t now_ms)
     int rc = zookeeper_interest(l->zh, &fd, &interest, &tv);
     if (rc != ZOK) {
         note_failure(c);
-        l->wake_ms = now_ms + INTEREST_RETRY_MS < l->retry_at_ms ? now_ms + INTEREST_RETRY_MS : l->retry_at_ms;
+        l->wake_ms =
+            now_ms + INTEREST_RETRY_MS < l->retry_at_ms ? now_ms + INTEREST_RETRY_MS : l->retry_at_ms;
         return;
     }
     l->fd = fd;

@@ -30,10 +30,12 @@ struct machine {
 };
 
 /* A zeroed state of `bytes` that begins with the machine. */
-void *machine_new(struct coordinator *c, size_t bytes, struct coordinator_call call, void (*start)(struct machine *));
+void *machine_new(struct coordinator *c, size_t bytes, struct coordinator_call call,
+                  void (*start)(struct machine *));
 /* Hand it to the session thread, which calls `start`. */
 void machine_launch(struct machine *m);
-/* Send a request; `step` gets the reply, unless the coordinator is closed meanwhile: then the call is answered. */
+/* Send a request; `step` gets the reply, unless the coordinator is closed meanwhile: then the call is
+ * answered. */
 void machine_send(struct machine *m, struct internal request, machine_step *step);
 /* Call `wake` after `ms`. */
 void machine_sleep(struct machine *m, int64_t ms, void (*wake)(struct machine *m));

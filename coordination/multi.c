@@ -82,8 +82,8 @@ void coordinator_multi_check(struct coordinator_multi *m, const char *path, int3
     add(m, (struct multi_op){.type = MULTI_CHECK, .version = version}, path, NULL);
 }
 
-void coordinator_multi_create(struct coordinator_multi *m, const char *path, const void *data, size_t data_bytes,
-                              enum znode_mode mode)
+void coordinator_multi_create(struct coordinator_multi *m, const char *path, const void *data,
+                              size_t data_bytes, enum znode_mode mode)
 {
     add(m, (struct multi_op){.type = MULTI_CREATE, .data_bytes = data_bytes, .mode = mode}, path, data);
 }
@@ -127,7 +127,8 @@ static void op_init(zoo_op_t *to, const struct multi_op *op, const char *path, s
         zoo_check_op_init(to, path, op->version);
         break;
     case MULTI_CREATE:
-        zoo_create_op_init(to, path, op->data, (int)op->data_bytes, &ZOO_OPEN_ACL_UNSAFE, (int)op->mode, NULL, 0);
+        zoo_create_op_init(to, path, op->data, (int)op->data_bytes, &ZOO_OPEN_ACL_UNSAFE, (int)op->mode, NULL,
+                           0);
         break;
     case MULTI_SET:
         zoo_set_op_init(to, path, op->data, (int)op->data_bytes, op->version, stat);

@@ -214,8 +214,8 @@ static void timer_fired(struct timer *timer)
 void observe_all(struct coordinator *c)
 {
     struct observation *o, *next;
-    HASH_ITER (hh, c->watches.by_id, o, next)
-        read_state(c, o);
+    HASH_ITER(hh, c->watches.by_id, o, next)
+    read_state(c, o);
 }
 
 /* ---- watches ------------------------------------------------------------------------------------------- */
@@ -243,7 +243,8 @@ void observe_reap(struct coordinator *c)
         if (o->delay_ms == 0)
             read_state(c, o);
         else
-            timers_set(&c->timers, &o->timer, session_now_ms() + o->delay_ms / 2 + session_jitter(c, o->delay_ms));
+            timers_set(&c->timers, &o->timer,
+                       session_now_ms() + o->delay_ms / 2 + session_jitter(c, o->delay_ms));
     }
 }
 
@@ -257,7 +258,8 @@ static void unwatched(struct coordinator *c, struct request *r)
 }
 
 /* The last observation of this kind and path has gone. */
-static void unwatch(struct coordinator *c, const char *path, const struct watch_path *w, enum observation_kind kind)
+static void unwatch(struct coordinator *c, const char *path, const struct watch_path *w,
+                    enum observation_kind kind)
 {
     bool other_kind = w->users[1 - kind] > 0;
     ZooWatcherType type = kind == OBSERVE_DATA ? ZWATCHTYPE_DATA : ZWATCHTYPE_CHILD;
@@ -265,7 +267,8 @@ static void unwatch(struct coordinator *c, const char *path, const struct watch_
         type = ZWATCHTYPE_ANY;
     if (c->is_ready && !c->stopping)
         dispatch_internal(
-            c, &(struct internal){.op = OP_UNWATCH, .path = path, .version = (int32_t)type, .done = unwatched});
+            c,
+            &(struct internal){.op = OP_UNWATCH, .path = path, .version = (int32_t)type, .done = unwatched});
     else if (c->link.zh)
         zoo_aremove_all_watches(c->link.zh, w->path, type, 1, NULL, NULL);
 }
@@ -369,7 +372,8 @@ static bool take_budget(struct coordinator *c, size_t bytes)
 }
 
 struct observation *coordinator_observe(struct coordinator *c, enum observation_kind kind, const char *path,
-                                        int delay_ms, struct inbox *inbox, coordinator_callback *cb, void *arg)
+                                        int delay_ms, struct inbox *inbox, coordinator_callback *cb,
+                                        void *arg)
 {
     struct observation *o = znode_path_is_legal(path) ? calloc(1, sizeof *o) : NULL;
     char *copy = o ? strdup(path) : NULL;
@@ -416,7 +420,8 @@ void observation_free(struct observation *o)
 void observe_done(struct coordinator *c)
 {
     struct observation *o, *next;
-    HASH_ITER (hh, c->watches.by_id, o, next) {
+    HASH_ITER(hh, c->watches.by_id, o, next)
+    {
         pthread_mutex_lock(&o->lock);
         o->coordinator = NULL;
         pthread_mutex_unlock(&o->lock);

@@ -58,20 +58,20 @@ struct coordinator_call ownership_call(struct ownership *ownership, coordinator_
 /* ---- operations --------------------------------------------------------------------------------------- */
 
 struct ownership_op *ownership_op_new(struct ownership *ownership, const char *topic, int32_t partition,
-                                      ownership_callback *callback, void *arg)
+                                      uint64_t tag, ownership_callback *callback, void *arg)
 {
+    struct ownership_reply reply = {
+        .tag = tag, .topic = topic, .partition = partition, .offset = -1, .version = -1};
     struct ownership_op *op = calloc(1, sizeof *op);
     if (!op) {
-        struct ownership_reply reply = {.err = -BROOK_E_NOMEM, .offset = -1, .version = -1};
+        reply.err = -BROOK_E_NOMEM;
         callback(arg, &reply);
         return NULL;
     }
     op->ownership = ownership;
     op->callback = callback;
     op->arg = arg;
-    op->partition = partition;
-    op->read.offset = -1;
-    op->read.version = -1;
+    op->read = reply;
     path_owner(&op->owner, ownership->group, topic, partition);
     path_offset(&op->offset, ownership->group, topic, partition);
     path_group_owners(&op->owners, ownership->group, topic);
@@ -120,10 +120,10 @@ static void on_released(void *arg, const struct coordinator_reply *reply)
         ownership_op_end(op, reply->err == -BROOK_E_NO_NODE ? 0 : reply->err);
 }
 
-void ownership_release(struct ownership *ownership, const char *topic, int32_t partition,
+void ownership_release(struct ownership *ownership, const char *topic, int32_t partition, uint64_t tag,
                        ownership_callback *callback, void *arg)
 {
-    struct ownership_op *op = ownership_op_new(ownership, topic, partition, callback, arg);
+    struct ownership_op *op = ownership_op_new(ownership, topic, partition, tag, callback, arg);
     if (op)
         coordinator_delete_own(ownership->coordinator, op->owner.text, ownership_call(ownership, on_released, op));
 }
@@ -169,10 +169,10 @@ static void on_verify_sync(void *arg, const struct coordinator_reply *reply)
                         ownership_call(op->ownership, on_verify_offset, op));
 }
 
-void ownership_verify(struct ownership *ownership, const char *topic, int32_t partition,
+void ownership_verify(struct ownership *ownership, const char *topic, int32_t partition, uint64_t tag,
                       ownership_callback *callback, void *arg)
 {
-    struct ownership_op *op = ownership_op_new(ownership, topic, partition, callback, arg);
+    struct ownership_op *op = ownership_op_new(ownership, topic, partition, tag, callback, arg);
     if (op)
         coordinator_sync(ownership->coordinator, op->offset.text, ownership_call(ownership, on_verify_sync, op));
 }

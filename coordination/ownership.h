@@ -27,6 +27,10 @@ struct ownership;
 struct ownership_watch;
 
 struct ownership_reply {
+    /* As they were passed. */
+    uint64_t tag;
+    const char *topic;
+    int32_t partition;
     /* claim: 0; -BROOK_E_NODE_EXISTS (somebody else's: watch it); else it is not claimed now, try again:
      * -BROOK_E_SESSION_EXPIRED, _COORDINATION_LOST, _OUTCOME_UNKNOWN (perhaps claimed), _CLOSED, ...
      * release: 0 also when it was gone or somebody else's. verify: 0 or could not find out. */
@@ -45,12 +49,12 @@ int ownership_new(struct coordinator *coordinator, struct inbox *inbox, const ch
 void ownership_free(struct ownership *ownership);
 
 /* Each calls back exactly once, unless ownership_free() comes first; from inside the call only without memory
- * (-BROOK_E_NOMEM). `topic` is copied. */
-void ownership_claim(struct ownership *ownership, const char *topic, int32_t partition, ownership_callback *callback,
-                     void *arg);
-void ownership_release(struct ownership *ownership, const char *topic, int32_t partition,
+ * (-BROOK_E_NOMEM). `topic` is borrowed until then; `tag` comes back with the reply. */
+void ownership_claim(struct ownership *ownership, const char *topic, int32_t partition, uint64_t tag,
+                     ownership_callback *callback, void *arg);
+void ownership_release(struct ownership *ownership, const char *topic, int32_t partition, uint64_t tag,
                        ownership_callback *callback, void *arg);
-void ownership_verify(struct ownership *ownership, const char *topic, int32_t partition,
+void ownership_verify(struct ownership *ownership, const char *topic, int32_t partition, uint64_t tag,
                       ownership_callback *callback, void *arg);
 
 /* Follow an owner node: called with what is, again and again, until freed. NULL: no memory, or no room for another

@@ -158,10 +158,10 @@ static void claim_read(struct ownership_op *op)
     coordinator_get(op->ownership->coordinator, op->offset.text, ownership_call(op->ownership, on_offset, op));
 }
 
-void ownership_claim(struct ownership *ownership, const char *topic, int32_t partition,
+void ownership_claim(struct ownership *ownership, const char *topic, int32_t partition, uint64_t tag,
                      ownership_callback *callback, void *arg)
 {
-    struct ownership_op *op = ownership_op_new(ownership, topic, partition, callback, arg);
+    struct ownership_op *op = ownership_op_new(ownership, topic, partition, tag, callback, arg);
     if (op)
         claim_read(op);
 }

@@ -22,14 +22,13 @@ struct ownership_op {
     struct ownership *ownership;
     ownership_callback *callback;
     void *arg;
-    int32_t partition;
     struct path owner;
     struct path offset;
     struct path owners; /* the folder above `owner` */
     /* Of the offset node, as read last. */
     char value[24];
     size_t value_bytes;
-    struct ownership_reply read;
+    struct ownership_reply read; /* the reply as it grows */
 };
 
 void ownership_ref(struct ownership *ownership);
@@ -38,7 +37,7 @@ struct coordinator_call ownership_call(struct ownership *ownership, coordinator_
 
 /* NULL without memory: `callback` has run with -BROOK_E_NOMEM then. */
 struct ownership_op *ownership_op_new(struct ownership *ownership, const char *topic, int32_t partition,
-                                      ownership_callback *callback, void *arg);
+                                      uint64_t tag, ownership_callback *callback, void *arg);
 /* Calls back with `err` and op->read, frees. */
 void ownership_op_end(struct ownership_op *op, int err);
 /* Whether the ownership was freed meanwhile: then the op is gone. First thing in every reply. */

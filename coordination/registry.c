@@ -20,7 +20,7 @@ struct registry {
     struct path epoch_path;
     struct observation *observation; /* of the entry, once it was made */
     char subject[32];
-    int64_t broker_epoch;   /* -1: not registered */
+    int64_t broker_epoch; /* -1: not registered */
     int64_t epoch_claimed;
     bool is_wanted;
     bool is_claiming; /* one chain of calls is under way */
@@ -68,7 +68,7 @@ static void refuse(struct registry *r, const struct brook_error *error)
     r->events.refused(r->events.arg, error);
 }
 
-/* ---- watching the entry ---------------------------------------------------------------------------------- */
+/* ---- watching the entry ----------------------------------------------------------------------------- */
 
 static void observed(void *arg, const struct coordinator_reply *reply)
 {
@@ -92,7 +92,7 @@ static void registered(struct registry *r, int64_t broker_epoch)
     r->events.registered(r->events.arg, broker_epoch);
 }
 
-/* ---- the claim ------------------------------------------------------------------------------------------- */
+/* ---- the claim -------------------------------------------------------------------------------------- */
 
 /* The entry is this session's from an attempt whose answer was lost: the epoch is the one that it names. */
 static void adopt(struct registry *r, const struct coordinator_reply *reply)
@@ -194,7 +194,7 @@ static void read_epoch(struct registry *r)
     coordinator_get(r->coordinator, r->epoch_path.text, call_of(r, epoch_read));
 }
 
-/* ---- face ------------------------------------------------------------------------------------------------ */
+/* ---- face ------------------------------------------------------------------------------------------- */
 
 static char *new_incarnation(void)
 {
@@ -205,8 +205,9 @@ static char *new_incarnation(void)
     return strdup(text);
 }
 
-int registry_new(struct coordinator *coordinator, struct inbox *inbox, const struct registry_settings *settings,
-                 const struct registry_events *events, struct registry **ret_registry)
+int registry_new(struct coordinator *coordinator, struct inbox *inbox,
+                 const struct registry_settings *settings, const struct registry_events *events,
+                 struct registry **ret_registry)
 {
     struct registry *r = calloc(1, sizeof *r);
     if (!r)

@@ -1,9 +1,9 @@
 /* The broker registry: this broker's entry in /brokers/ids, and its epoch.
  *
  * One multi sets /brokers/epochs/<id>, whose znode version is the broker epoch, and creates the ephemeral
- * /brokers/ids/<id> that names it. So no two registrations share an epoch, and "the same broker" is the same id with
- * the same epoch. The entry comes back by itself when somebody deletes it; in a new session registry_register() has to
- * be called again.
+ * /brokers/ids/<id> that names it. So no two registrations share an epoch, and "the same broker" is the same
+ * id with the same epoch. The entry comes back by itself when somebody deletes it; in a new session
+ * registry_register() has to be called again.
  *
  * Threads: all calls and events on the thread that drains the inbox.
  */
@@ -23,8 +23,8 @@ struct registry_settings {
 
 struct registry_events {
     void (*registered)(void *arg, int64_t broker_epoch);
-    /* A live broker has the id, or ZooKeeper will never take the entry: the sentence says whose it is. It is not tried
-     * again before registry_register() or registry_tick(). */
+    /* A live broker has the id, or ZooKeeper will never take the entry: the sentence says whose it is. It is
+     * not tried again before registry_register() or registry_tick(). */
     void (*refused)(void *arg, const struct brook_error *error);
     /* The entry has vanished while the session lives. It is being made again. */
     void (*vanished)(void *arg);
@@ -32,13 +32,14 @@ struct registry_events {
 };
 
 /* Does nothing yet. Makes a new incarnation. Returns 0 or -BROOK_E_NOMEM. */
-int registry_new(struct coordinator *coordinator, struct inbox *inbox, const struct registry_settings *settings,
-                 const struct registry_events *events, struct registry **ret_registry);
+int registry_new(struct coordinator *coordinator, struct inbox *inbox,
+                 const struct registry_settings *settings, const struct registry_events *events,
+                 struct registry **ret_registry);
 /* No event comes after this; the entry is left to the session. NULL is fine. */
 void registry_free(struct registry *registry);
 
-/* Register in the present session, with `clean_from`: the epoch that stopped cleanly before, or -1. Waits for the
- * entry of an earlier session to go, as long as that may live. */
+/* Register in the present session, with `clean_from`: the epoch that stopped cleanly before, or -1. Waits for
+ * the entry of an earlier session to go, as long as that may live. */
 void registry_register(struct registry *registry, int64_t clean_from);
 /* The session is gone, and the entry with it. */
 void registry_expired(struct registry *registry);

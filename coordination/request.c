@@ -105,7 +105,8 @@ void answer_take(struct answer *to, struct answer *from)
 
 /* ---- requests ------------------------------------------------------------------------------------------ */
 
-struct request *request_new(struct coordinator *c, enum request_op op, char *path, struct coordinator_call call)
+struct request *request_new(struct coordinator *c, enum request_op op, char *path,
+                            struct coordinator_call call)
 {
     struct request *r = must_calloc(sizeof *r);
     r->coordinator = c;
@@ -145,7 +146,8 @@ size_t request_bytes(const struct request *r)
 {
     size_t chroot = strlen(r->coordinator->servers.chroot);
     if (r->op == OP_MULTI)
-        return MULTI_OVERHEAD_BYTES + coordinator_multi_bytes(r->multi) + coordinator_multi_count(r->multi) * chroot;
+        return MULTI_OVERHEAD_BYTES + coordinator_multi_bytes(r->multi) +
+               coordinator_multi_count(r->multi) * chroot;
     return MULTI_OVERHEAD_BYTES + strlen(r->path) + r->data_bytes;
 }
 

@@ -12,7 +12,17 @@
 
 struct request;
 
-enum request_op { OP_GET, OP_EXISTS, OP_CHILDREN, OP_CREATE, OP_SET, OP_DELETE, OP_SYNC, OP_MULTI, OP_UNWATCH };
+enum request_op {
+    OP_GET,
+    OP_EXISTS,
+    OP_CHILDREN,
+    OP_CREATE,
+    OP_SET,
+    OP_DELETE,
+    OP_SYNC,
+    OP_MULTI,
+    OP_UNWATCH
+};
 
 struct answer {
     struct inbox_item item;
@@ -54,10 +64,10 @@ struct request {
     enum znode_mode mode;
     struct coordinator_multi *multi;
     bool urgent;
-    bool before_ready;   /* part of setting the session up: does not wait for that */
+    bool before_ready;          /* part of setting the session up: does not wait for that */
     uint64_t generation_wanted; /* 0: any */
-    uint64_t watch_id;   /* reads: set a watch for this observation; 0: none */
-    request_done *done;  /* NULL: the answer goes to the inbox of its call */
+    uint64_t watch_id;          /* reads: set a watch for this observation; 0: none */
+    request_done *done;         /* NULL: the answer goes to the inbox of its call */
     void *done_arg;
 
     int64_t accepted_ms;
@@ -69,7 +79,8 @@ struct request {
 };
 
 /* Takes `path` (malloc'ed). */
-struct request *request_new(struct coordinator *c, enum request_op op, char *path, struct coordinator_call call);
+struct request *request_new(struct coordinator *c, enum request_op op, char *path,
+                            struct coordinator_call call);
 void request_free(struct request *r);
 /* Copy `data` into the request. Returns 0 or -BROOK_E_NOMEM. */
 int request_copy_data(struct request *r, const void *data, size_t bytes);

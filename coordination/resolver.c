@@ -3,6 +3,7 @@
 #include "coordination/session.h"
 #include "proto/base/cleanup.h"
 
+#include <signal.h>
 #include <stddef.h>
 
 struct resolver {
@@ -52,6 +53,16 @@ static void *work(void *arg)
     return NULL;
 }
 
+int thread_start(pthread_t *ret, void *(*run)(void *), void *arg)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int r = pthread_create(ret, NULL, run, arg);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return r == 0 ? 0 : -BROOK_E_IO;
+}
+
 int resolver_start(struct coordinator *c, struct resolver **ret)
 {
     pthread_t thread;
@@ -62,7 +73,7 @@ int resolver_start(struct coordinator *c, struct resolver **ret)
     r->coordinator = c;
     r->holders = 2;
     r->servers = c->servers;
-    if (pthread_create(&thread, NULL, work, r) != 0) {
+    if (thread_start(&thread, work, r) < 0) {
         pthread_mutex_destroy(&r->lock);
         free(r);
         return -BROOK_E_IO;

@@ -12,12 +12,12 @@
 struct served_topic {
     UT_hash_handle hh;
     struct served *served;
-    char *text;         /* what should be there; NULL: nothing */
+    char *text; /* what should be there; NULL: nothing */
     bool is_dirty;
-    bool is_written;    /* the node is there, and ours */
+    bool is_written; /* the node is there, and ours */
     bool is_busy;
-    bool is_forgotten;  /* out of the table; the call under way frees it */
-    size_t path_bytes;  /* counted against the budget; 0: not counted */
+    bool is_forgotten; /* out of the table; the call under way frees it */
+    size_t path_bytes; /* counted against the budget; 0: not counted */
     char name[];
 };
 
@@ -37,8 +37,8 @@ struct served {
 
 static void write_topic(struct served_topic *t);
 
-int served_new(struct coordinator *coordinator, struct inbox *inbox, int32_t broker_id, const struct diag *diag,
-               struct served **ret_served)
+int served_new(struct coordinator *coordinator, struct inbox *inbox, int32_t broker_id,
+               const struct diag *diag, struct served **ret_served)
 {
     struct served *s = calloc(1, sizeof *s);
     if (!s)
@@ -78,7 +78,7 @@ void served_free(struct served *s)
         return;
     struct served_topic *t, *next;
     HASH_ITER(hh, s->topics, t, next)
-        remove_topic(t);
+    remove_topic(t);
     s->is_closed = true;
     if (!s->in_flight)
         free(s);
@@ -101,8 +101,8 @@ static void mark(struct served_topic *t)
     t->served->is_dirty = true;
 }
 
-int served_set(struct served *s, const char *topic, const int32_t *leads, size_t leads_count, const int32_t *follows,
-               size_t follows_count)
+int served_set(struct served *s, const char *topic, const int32_t *leads, size_t leads_count,
+               const int32_t *follows, size_t follows_count)
 {
     struct served_topic *t;
     char *text = NULL;
@@ -144,7 +144,7 @@ void served_expired(struct served *s)
     }
 }
 
-/* ---- writing --------------------------------------------------------------------------------------------- */
+/* ---- writing ---------------------------------------------------------------------------------------- */
 
 static struct coordinator_call begin(struct served_topic *t, coordinator_callback *callback)
 {
@@ -199,14 +199,16 @@ static void owner_seen(void *arg, const struct coordinator_reply *reply)
     struct served_topic *t = end(arg);
     if (!t)
         return;
-    t->is_written = !reply->err && reply->stat.ephemeral_owner == coordinator_session_id(t->served->coordinator);
+    t->is_written =
+        !reply->err && reply->stat.ephemeral_owner == coordinator_session_id(t->served->coordinator);
     mark(t);
 }
 
 static void parent_made(void *arg, const struct coordinator_reply *reply)
 {
     struct served_topic *t = end(arg);
-    if (t && reply->err != -BROOK_E_NO_NODE) /* else the topic is being deleted: whoever deletes it will say so */
+    if (t &&
+        reply->err != -BROOK_E_NO_NODE) /* else the topic is being deleted: whoever deletes it will say so */
         mark(t);
 }
 
@@ -223,7 +225,8 @@ static void created(void *arg, const struct coordinator_reply *reply)
         break;
     case -BROOK_E_NO_NODE:
         /* Never the whole path: that would bring a deleted topic back. */
-        coordinator_create(c, path_topic_brokers(&path, t->name), NULL, 0, ZNODE_PERSISTENT, begin(t, parent_made));
+        coordinator_create(c, path_topic_brokers(&path, t->name), NULL, 0, ZNODE_PERSISTENT,
+                           begin(t, parent_made));
         break;
     case -BROOK_E_NODE_EXISTS:
         coordinator_exists(c, path_topic_broker(&path, t->name, t->served->broker_id), begin(t, owner_seen));
@@ -241,8 +244,10 @@ static bool count(struct served_topic *t, size_t bytes)
         return true;
     if (s->path_bytes + bytes > SERVED_PATH_BYTES_MAX) {
         if (!s->said_full)
-            diag_log(s->diag, DIAG_WARN, "", "/brokers/topics/*/brokers is incomplete: the entries of this broker "
-                     "would take more than %d bytes of ephemeral paths", SERVED_PATH_BYTES_MAX);
+            diag_log(s->diag, DIAG_WARN, "",
+                     "/brokers/topics/*/brokers is incomplete: the entries of this broker "
+                     "would take more than %d bytes of ephemeral paths",
+                     SERVED_PATH_BYTES_MAX);
         s->said_full = true;
         return false;
     }

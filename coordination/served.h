@@ -1,8 +1,8 @@
 /* The paper's broker registry: /brokers/topics/<T>/brokers/<id> says which partitions this broker serves now.
  *
- * For people who look into ZooKeeper; nothing is decided on it. So it may lag: changes of a topic are coalesced and
- * written at most once a second, a bounded number at a time; and it may be incomplete: entries beyond the budget of
- * ephemeral path bytes are left out, which is said once.
+ * For people who look into ZooKeeper; nothing is decided on it. So it may lag: changes of a topic are
+ * coalesced and written at most once a second, a bounded number at a time; and it may be incomplete: entries
+ * beyond the budget of ephemeral path bytes are left out, which is said once.
  *
  * Threads: all calls on the thread that drains the inbox.
  */
@@ -18,8 +18,8 @@
 struct served;
 
 /* Returns 0 or -BROOK_E_NOMEM. */
-int served_new(struct coordinator *coordinator, struct inbox *inbox, int32_t broker_id, const struct diag *diag,
-               struct served **ret_served);
+int served_new(struct coordinator *coordinator, struct inbox *inbox, int32_t broker_id,
+               const struct diag *diag, struct served **ret_served);
 void served_free(struct served *served);
 
 /* What is served of the topic from now on; nothing at all removes the entry. Returns 0 or -BROOK_E_NOMEM. */

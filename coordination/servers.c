@@ -65,7 +65,8 @@ static int parse_server(const char *text, size_t bytes, struct server *s, struct
     const char *end = memchr(host, in_brackets ? ']' : ':', bytes - (size_t)(host - text));
     const char *stop = text + bytes;
     if (in_brackets && !end)
-        return brook_error_set(error, BROOK_E_CONFIG, "ZooKeeper server \"%.*s\": no ] after [", (int)bytes, text);
+        return brook_error_set(error, BROOK_E_CONFIG, "ZooKeeper server \"%.*s\": no ] after [", (int)bytes,
+                               text);
     size_t host_bytes = (size_t)((end ? end : stop) - host);
     if (host_bytes > SERVER_HOST_BYTES_MAX)
         return brook_error_set(error, BROOK_E_CONFIG, "the name of a ZooKeeper server is too long");
@@ -171,7 +172,8 @@ int servers_resolve(const struct servers *servers, struct addresses *ret, struct
         freeaddrinfo(list);
     }
     if (ret->count == 0)
-        return brook_error_set(error, BROOK_E_NOT_FOUND, "ZooKeeper server %s: %s", unknown, gai_strerror(fault));
+        return brook_error_set(error, BROOK_E_NOT_FOUND, "ZooKeeper server %s: %s", unknown,
+                               gai_strerror(fault));
     qsort(ret->text, ret->count, sizeof ret->text[0], compare_texts);
     return 0;
 }

@@ -27,7 +27,7 @@ struct server {
 struct servers {
     struct server list[SERVERS_MAX];
     size_t count;
-    bool has_names; /* at least one needs the resolver */
+    bool has_names;                         /* at least one needs the resolver */
     char chroot[SERVER_HOST_BYTES_MAX + 1]; /* "" or "/a/b": no slash at the end */
 };
 

@@ -76,8 +76,8 @@ static void tell(struct coordinator *c, const struct listener *to, enum coordina
 static void tell_all(struct coordinator *c, enum coordinator_event event)
 {
     const struct listener *to;
-    LL_FOREACH (c->listeners, to)
-        tell(c, to, event);
+    LL_FOREACH(c->listeners, to)
+    tell(c, to, event);
 }
 
 static void start_listening(struct inbox_item *item)
@@ -87,10 +87,14 @@ static void start_listening(struct inbox_item *item)
     LL_APPEND(c->listeners, l);
     if (c->generation == 0 || c->stopping)
         return;
-    tell(c, l, c->is_ready ? COORDINATOR_CONNECTED : c->is_alive ? COORDINATOR_SUSPENDED : COORDINATOR_EXPIRED);
+    tell(c, l,
+         c->is_ready   ? COORDINATOR_CONNECTED
+         : c->is_alive ? COORDINATOR_SUSPENDED
+                       : COORDINATOR_EXPIRED);
 }
 
-int coordinator_listen(struct coordinator *c, struct inbox *inbox, coordinator_session_callback *cb, void *arg)
+int coordinator_listen(struct coordinator *c, struct inbox *inbox, coordinator_session_callback *cb,
+                       void *arg)
 {
     struct listener *l = calloc(1, sizeof *l);
     if (!l)
@@ -115,8 +119,9 @@ static void become_ready(struct coordinator *c)
 {
     c->is_ready = true;
     atomic_store(&c->is_connected, true);
-    diag_log(c->diag, DIAG_INFO, "zookeeper", "session 0x%" PRIx64 " is up%s, timeout %d ms", (uint64_t)c->key.id,
-             c->resumed ? " (taken up from an earlier process)" : "", session_timeout(c));
+    diag_log(c->diag, DIAG_INFO, "zookeeper", "session 0x%" PRIx64 " is up%s, timeout %d ms",
+             (uint64_t)c->key.id, c->resumed ? " (taken up from an earlier process)" : "",
+             session_timeout(c));
     tell_all(c, COORDINATOR_CONNECTED);
     observe_all(c);
 }
@@ -132,8 +137,9 @@ static void prepare_again(struct timer *timer)
 
 static void give_up_for_now(struct coordinator *c, int err)
 {
-    diag_log(c->diag, DIAG_ERROR, "zookeeper", "the path %s does not exist and can not be made: %s; trying again",
-             c->servers.chroot, brook_error_text(err));
+    diag_log(c->diag, DIAG_ERROR, "zookeeper",
+             "the path %s does not exist and can not be made: %s; trying again", c->servers.chroot,
+             brook_error_text(err));
     c->prepare_timer.fire = prepare_again;
     timers_set(&c->timers, &c->prepare_timer, session_now_ms() + PREPARE_RETRY_MS);
 }
@@ -299,7 +305,8 @@ static void ask_for_lease(struct coordinator *c)
         return;
     lease_asked(&c->lease, now_ns);
     dispatch_internal(
-        c, &(struct internal){.op = OP_SYNC, .path = "/", .urgent = true, .generation = c->generation, .done = ignore});
+        c, &(struct internal){
+               .op = OP_SYNC, .path = "/", .urgent = true, .generation = c->generation, .done = ignore});
 }
 
 /* ---- the loop ------------------------------------------------------------------------------------------ */
@@ -308,7 +315,9 @@ static int64_t wake_ms(const struct coordinator *c)
 {
     int64_t wake = link_wake_ms(c);
     int64_t timer = timers_next_ms(&c->timers);
-    int64_t lease = c->is_ready && lease_due_ns(&c->lease) != INT64_MAX ? lease_due_ns(&c->lease) / 1000000 + 1 : INT64_MAX;
+    int64_t lease = c->is_ready && lease_due_ns(&c->lease) != INT64_MAX
+                        ? lease_due_ns(&c->lease) / 1000000 + 1
+                        : INT64_MAX;
     int64_t queued = dispatch_wake_ms(c);
     wake = timer < wake ? timer : wake;
     wake = lease < wake ? lease : wake;
@@ -324,8 +333,7 @@ static void wait_and_process(struct coordinator *c)
     int64_t wake = wake_ms(c);
     fds[0] = (struct pollfd){.fd = inbox_fd(&c->inbox), .events = POLLIN};
     fds[1] = (struct pollfd){.fd = c->link.fd};
-    fds[1].events =
-        (short)((c->link.interest & ZOOKEEPER_READ ? POLLIN : 0) |
+    fds[1].events = (short)((c->link.interest & ZOOKEEPER_READ ? POLLIN : 0) |
                             (c->link.interest & ZOOKEEPER_WRITE ? POLLOUT : 0));
     closer_interest(c, fds + 2, now_ms, &wake);
     /* Completions of a handle that died just now are acted on at once. */
@@ -353,7 +361,8 @@ static void drain(struct coordinator *c)
     int64_t until_ms = now_ms + (c->stop_until_ms - now_ms) / 2;
     while (c->queue.flying && c->link.is_up && session_now_ms() < until_ms) {
         link_interest(c, session_now_ms());
-        struct pollfd fd = {.fd = c->link.fd, .events = POLLIN | (c->link.interest & ZOOKEEPER_WRITE ? POLLOUT : 0)};
+        struct pollfd fd = {.fd = c->link.fd,
+                            .events = POLLIN | (c->link.interest & ZOOKEEPER_WRITE ? POLLOUT : 0)};
         int64_t left_ms = until_ms - session_now_ms();
         if (poll(&fd, 1, left_ms > 0 ? (int)left_ms : 0) > 0)
             link_process(c, fd.revents);
@@ -399,8 +408,8 @@ void *session_run(void *arg)
 void session_done(struct coordinator *c)
 {
     struct listener *l, *next;
-    LL_FOREACH_SAFE (c->listeners, l, next)
-        free(l);
+    LL_FOREACH_SAFE(c->listeners, l, next)
+    free(l);
     timers_done(&c->timers);
     ledger_clear(&c->ledger);
     session_file_done(&c->file);

@@ -41,17 +41,17 @@ struct link {
     zhandle_t *zh; /* NULL: none now */
     int fd;        /* the handle's, as last told; -1: none */
     int interest;
-    int64_t wake_ms; /* when the handle wants to be called at the latest */
-    bool is_up;      /* connected, as we have noted it */
-    bool reconnected; /* the library said "connected" since we last looked */
-    int64_t since_ms; /* is_up: since when; else since when not */
-    int64_t retry_at_ms; /* no attempt before */
+    int64_t wake_ms;       /* when the handle wants to be called at the latest */
+    bool is_up;            /* connected, as we have noted it */
+    bool reconnected;      /* the library said "connected" since we last looked */
+    int64_t since_ms;      /* is_up: since when; else since when not */
+    int64_t retry_at_ms;   /* no attempt before */
     int64_t attempt_at_ms; /* when the present attempt to connect began */
     int64_t complain_at_ms;
-    unsigned failures;   /* attempts that failed, since a link lasted */
-    unsigned flaps;      /* links in a row that were lost at once */
+    unsigned failures; /* attempts that failed, since a link lasted */
+    unsigned flaps;    /* links in a row that were lost at once */
     struct addresses addresses;
-    bool is_stale;       /* the handle was made with other addresses than these */
+    bool is_stale; /* the handle was made with other addresses than these */
     int64_t resolve_at_ms;
     struct resolver *resolver; /* at work; NULL: none */
     unsigned resolve_failures;
@@ -70,11 +70,11 @@ struct queue {
 };
 
 struct watches {
-    struct observation *by_id;    /* uthash */
-    struct watch_path *by_path;   /* uthash */
-    struct observation *fired;    /* list; noted by the watcher */
-    _Atomic uint64_t last_id;     /* any thread */
-    _Atomic size_t bytes;         /* any thread */
+    struct observation *by_id;  /* uthash */
+    struct watch_path *by_path; /* uthash */
+    struct observation *fired;  /* list; noted by the watcher */
+    _Atomic uint64_t last_id;   /* any thread */
+    _Atomic size_t bytes;       /* any thread */
 };
 
 struct coordinator {
@@ -95,12 +95,12 @@ struct coordinator {
     _Atomic bool is_connected;
 
     /* Stopping: coordinator_free() and the session thread. */
-    bool stopping;           /* session thread */
+    bool stopping; /* session thread */
     bool keep_session;
     int64_t stop_until_ms;
-    int done_fd;             /* readable when the thread is about to end */
+    int done_fd; /* readable when the thread is about to end */
     pthread_mutex_t close_lock;
-    int closing_fd;          /* under close_lock: a copy of the socket that a close may be blocked on, or -1 */
+    int closing_fd; /* under close_lock: a copy of the socket that a close may be blocked on, or -1 */
     _Atomic bool out_of_time;
 
     /* The session thread's own. */
@@ -111,15 +111,15 @@ struct coordinator {
     struct lease lease;
     struct ledger ledger;
     struct session_file file;
-    struct session_key key;  /* of the present session; id 0: none */
-    int64_t resuming_id;     /* the session of an earlier process that we try to take up; 0: none */
-    bool is_alive;           /* `key` was accepted by a server in this process, and not expired */
-    bool is_ready;           /* connected and prepared: requests flow */
-    bool resumed;            /* the present session was an earlier process's */
+    struct session_key key; /* of the present session; id 0: none */
+    int64_t resuming_id;    /* the session of an earlier process that we try to take up; 0: none */
+    bool is_alive;          /* `key` was accepted by a server in this process, and not expired */
+    bool is_ready;          /* connected and prepared: requests flow */
+    bool resumed;           /* the present session was an earlier process's */
     int64_t not_ready_since_ms;
-    bool chroot_exists;      /* seen or made in this session */
-    uintptr_t preparing;     /* counts preparations, so that late replies of an earlier one are ignored */
-    size_t chroot_level;     /* bytes of the chroot that have been created so far */
+    bool chroot_exists;  /* seen or made in this session */
+    uintptr_t preparing; /* counts preparations, so that late replies of an earlier one are ignored */
+    size_t chroot_level; /* bytes of the chroot that have been created so far */
     struct timer prepare_timer;
     struct listener *listeners;
     struct closer *closers;
@@ -157,24 +157,29 @@ void link_interest(struct coordinator *c, int64_t now_ms);
 void link_process(struct coordinator *c, int poll_events);
 /* Cut the connection, without a word to the server; the session may go on. */
 void link_drop(struct coordinator *c);
-/* Destroy the handle. `close_session`: tell the server, if connected; this may block, see coordinator_free(). */
+/* Destroy the handle. `close_session`: tell the server, if connected; this may block, see coordinator_free().
+ */
 void link_destroy(struct coordinator *c, bool close_session);
 void link_done(struct coordinator *c);
 int64_t link_wake_ms(const struct coordinator *c);
 /* Close any handle so that coordinator_free() can cut it short. */
 void link_close_handle(struct coordinator *c, zhandle_t *zh, int fd);
 /* A handle with our settings. NULL on failure. */
-zhandle_t *link_make_handle(struct coordinator *c, watcher_fn watcher, const struct session_key *key, void *context);
+zhandle_t *link_make_handle(struct coordinator *c, watcher_fn watcher, const struct session_key *key,
+                            void *context);
 
 /* ---- resolver.c ---------------------------------------------------------------------------------------- */
 
+/* A thread that gets no signals: those are the program's. Returns 0 or -BROOK_E_IO. */
+int thread_start(pthread_t *ret, void *(*run)(void *), void *arg);
 /* Look the servers up on a thread of its own; link_resolved() is called later on the session thread. Returns
  * 0, -BROOK_E_NOMEM or -BROOK_E_IO. */
 int resolver_start(struct coordinator *c, struct resolver **ret);
 /* Nobody waits for the outcome any more; the thread may be stuck in the resolver for long. */
 void resolver_abandon(struct resolver *resolver);
 /* `err` 0: these are the addresses. */
-void link_resolved(struct coordinator *c, int err, const struct addresses *addresses, const struct brook_error *error);
+void link_resolved(struct coordinator *c, int err, const struct addresses *addresses,
+                   const struct brook_error *error);
 
 /* ---- dispatch.c ---------------------------------------------------------------------------------------- */
 
@@ -226,7 +231,8 @@ void observe_watcher(zhandle_t *zh, int type, int state, const char *path, void 
 void observe_reap(struct coordinator *c);
 void observe_done(struct coordinator *c);
 
-/* ---- composite.c (machine.h) --------------------------------------------------------------------------------------- */
+/* ---- composite.c (machine.h)
+ * --------------------------------------------------------------------------------------- */
 
 /* Stopping: answer all calls under way with -BROOK_E_CLOSED. */
 void machine_close_all(struct coordinator *c);

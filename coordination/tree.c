@@ -95,8 +95,8 @@ static void list_more(struct tree *t)
         finish(t);
 }
 
-void tree_list(struct coordinator *coordinator, const char *root, struct inbox *inbox, tree_callback *callback,
-               void *arg)
+void tree_list(struct coordinator *coordinator, const char *root, struct inbox *inbox,
+               tree_callback *callback, void *arg)
 {
     struct tree *t = calloc(1, sizeof *t);
     if (!t || (t->err = add(t, root, "")) != 0) {

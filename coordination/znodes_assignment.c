@@ -28,7 +28,8 @@ void znode_assignment_done(struct znode_assignment *a)
 
 /* ---- encoding ---------------------------------------------------------------------------------------- */
 
-static int encode_owned(json_t *topic, const struct znode_assignment *a, const struct znode_assignment_topic *t)
+static int encode_owned(json_t *topic, const struct znode_assignment *a,
+                        const struct znode_assignment_topic *t)
 {
     for (int32_t p = 0; p < t->partitions_count; p++) {
         if (t->owner[p] < 0)
@@ -67,8 +68,8 @@ char *znode_encode_assignment(const struct znode_assignment *a)
 {
     AUTO_JSON json_t *root =
         json_pack("{s:i, s:s, s:i, s:{s:I, s:{}, s:{}}, s:[], s:{}}", "version", 1, "strategy", a->strategy,
-                  "algorithm", (int)a->algorithm_version, "view", "ids_pzxid", (json_int_t)a->ids_pzxid, "topics",
-                  "partitions", "members", "assignment");
+                  "algorithm", (int)a->algorithm_version, "view", "ids_pzxid", (json_int_t)a->ids_pzxid,
+                  "topics", "partitions", "members", "assignment");
     json_t *members = json_object_get(root, "members");
     for (size_t i = 0; i < a->members_count; i++)
         if (json_array_append_new(members, json_string(a->members[i])) < 0)
@@ -121,18 +122,21 @@ static int decode_owned(json_t *owned, const struct member_index *index, size_t 
 {
     const char *name;
     json_t *numbers;
-    json_object_foreach (owned, name, numbers) {
+    json_object_foreach(owned, name, numbers)
+    {
         struct member_index key = {.name = name};
         const struct member_index *found = bsearch(&key, index, members_count, sizeof *index, compare_names);
         int32_t *partitions = NULL;
         size_t count = 0;
         if (!found)
-            return brook_error_set(error, BROOK_E_BAD_ZNODE, "topic %s is assigned to somebody unknown", t->name);
-        int r = json_to_int32s(numbers, t->name, 0, t->partitions_count - 1, ZNODE_PARTITIONS_MAX, &partitions,
-                               &count, error);
+            return brook_error_set(error, BROOK_E_BAD_ZNODE, "topic %s is assigned to somebody unknown",
+                                   t->name);
+        int r = json_to_int32s(numbers, t->name, 0, t->partitions_count - 1, ZNODE_PARTITIONS_MAX,
+                               &partitions, &count, error);
         for (size_t i = 0; r == 0 && i < count; i++) {
             if (t->owner[partitions[i]] >= 0)
-                r = brook_error_set(error, BROOK_E_BAD_ZNODE, "topic %s: a partition has two owners", t->name);
+                r = brook_error_set(error, BROOK_E_BAD_ZNODE, "topic %s: a partition has two owners",
+                                    t->name);
             t->owner[partitions[i]] = found->index;
         }
         free(partitions);
@@ -150,10 +154,12 @@ static int decode_topic(const json_t *view, const char *name, json_t *owned, con
     if ((r = json_get_object(view, "topics", JSON_REQUIRED, &zxids, error)) < 0 ||
         (r = json_get_object(view, "partitions", JSON_REQUIRED, &counts, error)) < 0 ||
         (r = json_get_int64(zxids, name, JSON_REQUIRED, 0, INT64_MAX, &t->zxid, error)) < 0 ||
-        (r = json_get_int32(counts, name, JSON_REQUIRED, 0, ZNODE_PARTITIONS_MAX, &t->partitions_count, error)) < 0)
+        (r = json_get_int32(counts, name, JSON_REQUIRED, 0, ZNODE_PARTITIONS_MAX, &t->partitions_count,
+                            error)) < 0)
         return r;
     if (!json_is_object(owned))
-        return brook_error_set(error, BROOK_E_BAD_ZNODE, "field \"assignment\" holds something else than objects");
+        return brook_error_set(error, BROOK_E_BAD_ZNODE,
+                               "field \"assignment\" holds something else than objects");
     t->owner = calloc((size_t)t->partitions_count + 1, sizeof *t->owner);
     if (!t->owner)
         return -BROOK_E_NOMEM;
@@ -178,7 +184,8 @@ static int decode_topics(const json_t *root, const struct member_index *index, s
     a->topics = calloc(count + 1, sizeof *a->topics);
     if (!a->topics)
         return -BROOK_E_NOMEM;
-    json_object_foreach (assignment, name, owned) {
+    json_object_foreach(assignment, name, owned)
+    {
         struct znode_assignment_topic *t = &a->topics[a->topics_count];
         if (!name_is_legal_topic(name, strlen(name)))
             return brook_error_set(error, BROOK_E_BAD_ZNODE, "an illegal topic name");
@@ -191,7 +198,8 @@ static int decode_topics(const json_t *root, const struct member_index *index, s
     return 0;
 }
 
-int znode_decode_assignment(const char *data, size_t bytes, struct znode_assignment *ret, struct brook_error *error)
+int znode_decode_assignment(const char *data, size_t bytes, struct znode_assignment *ret,
+                            struct brook_error *error)
 {
     AUTO_JSON json_t *root = NULL;
     struct znode_assignment a = {0};
@@ -201,7 +209,8 @@ int znode_decode_assignment(const char *data, size_t bytes, struct znode_assignm
     if (r < 0)
         return r;
     if ((r = json_get_text(root, "strategy", JSON_REQUIRED, TEXT_BYTES_MAX, &a.strategy, error)) == 0 &&
-        (r = json_get_int32(root, "algorithm", JSON_REQUIRED, 1, INT32_MAX, &a.algorithm_version, error)) == 0 &&
+        (r = json_get_int32(root, "algorithm", JSON_REQUIRED, 1, INT32_MAX, &a.algorithm_version, error)) ==
+            0 &&
         (r = json_get_array(root, "members", JSON_REQUIRED, &members, error)) == 0 &&
         (r = decode_members(members, &a, &index, error)) == 0)
         r = decode_topics(root, index, &a, error);

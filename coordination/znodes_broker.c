@@ -28,11 +28,11 @@ char *znode_encode_broker(const struct znode_broker *b)
     snprintf(when, sizeof when, "%" PRId64, b->timestamp_ms);
     snprintf(endpoint, sizeof endpoint, v6 ? "BROOK://[%.255s]:%" PRId32 : "BROOK://%.255s:%" PRId32, b->host,
              b->port);
-    AUTO_JSON json_t *root =
-        json_pack("{s:i, s:s, s:i, s:[s], s:s?, s:s, s:s, s:I, s:I, s:b}", "version", BROKER_VERSION, "host",
-                  b->host, "port", (int)b->port, "endpoints", endpoint, "rack", b->rack, "timestamp", when,
-                  "incarnation", b->incarnation ? b->incarnation : "", "broker_epoch", (json_int_t)b->broker_epoch,
-                  "clean_from", (json_int_t)b->clean_from, "draining", (int)b->draining);
+    AUTO_JSON json_t *root = json_pack(
+        "{s:i, s:s, s:i, s:[s], s:s?, s:s, s:s, s:I, s:I, s:b}", "version", BROKER_VERSION, "host", b->host,
+        "port", (int)b->port, "endpoints", endpoint, "rack", b->rack, "timestamp", when, "incarnation",
+        b->incarnation ? b->incarnation : "", "broker_epoch", (json_int_t)b->broker_epoch, "clean_from",
+        (json_int_t)b->clean_from, "draining", (int)b->draining);
     return json_to_text(root);
 }
 
@@ -43,8 +43,10 @@ static int read_broker(const json_t *root, struct znode_broker *b, struct brook_
         (r = json_get_int32(root, "port", JSON_REQUIRED, 1, 65535, &b->port, error)) < 0 ||
         (r = json_get_text(root, "rack", JSON_OPTIONAL, TEXT_BYTES_MAX, &b->rack, error)) < 0 ||
         (r = json_get_text(root, "incarnation", JSON_OPTIONAL, TEXT_BYTES_MAX, &b->incarnation, error)) < 0 ||
-        (r = json_get_int64(root, "timestamp", JSON_OPTIONAL, INT64_MIN, INT64_MAX, &b->timestamp_ms, error)) < 0 ||
-        (r = json_get_int64(root, "broker_epoch", JSON_OPTIONAL, 0, INT64_MAX, &b->broker_epoch, error)) < 0 ||
+        (r = json_get_int64(root, "timestamp", JSON_OPTIONAL, INT64_MIN, INT64_MAX, &b->timestamp_ms,
+                            error)) < 0 ||
+        (r = json_get_int64(root, "broker_epoch", JSON_OPTIONAL, 0, INT64_MAX, &b->broker_epoch, error)) <
+            0 ||
         (r = json_get_int64(root, "clean_from", JSON_OPTIONAL, -1, INT64_MAX, &b->clean_from, error)) < 0 ||
         (r = json_get_bool(root, "draining", JSON_OPTIONAL, &b->draining, error)) < 0)
         return r;
@@ -71,9 +73,11 @@ int znode_decode_broker(const char *data, size_t bytes, struct znode_broker *ret
     return 0;
 }
 
-char *znode_encode_served(const int32_t *leads, size_t leads_count, const int32_t *follows, size_t follows_count)
+char *znode_encode_served(const int32_t *leads, size_t leads_count, const int32_t *follows,
+                          size_t follows_count)
 {
-    AUTO_JSON json_t *root = json_pack("{s:i, s:o, s:o}", "version", 1, "leads", json_from_int32s(leads, leads_count),
-                                       "follows", json_from_int32s(follows, follows_count));
+    AUTO_JSON json_t *root =
+        json_pack("{s:i, s:o, s:o}", "version", 1, "leads", json_from_int32s(leads, leads_count), "follows",
+                  json_from_int32s(follows, follows_count));
     return json_to_text(root);
 }

@@ -49,8 +49,8 @@ static json_t *encode_states(const struct znode_change *c)
 
 char *znode_encode_change(const struct znode_change *c)
 {
-    AUTO_JSON json_t *root = json_pack("{s:i, s:b, s:o, s:o}", "version", 1, "brokers", (int)c->brokers, "topics",
-                                       encode_topics(c), "partitions", encode_states(c));
+    AUTO_JSON json_t *root = json_pack("{s:i, s:b, s:o, s:o}", "version", 1, "brokers", (int)c->brokers,
+                                       "topics", encode_topics(c), "partitions", encode_states(c));
     return json_to_text(root);
 }
 
@@ -92,7 +92,8 @@ static int decode_states(json_t *object, struct znode_change *c, struct brook_er
     c->states = calloc(count, sizeof *c->states);
     if (!c->states)
         return -BROOK_E_NOMEM;
-    json_object_foreach (object, name, numbers) {
+    json_object_foreach(object, name, numbers)
+    {
         struct znode_change_partitions *state = &c->states[c->states_count];
         if (!name_is_legal_topic(name, strlen(name)))
             return bad_name(error);

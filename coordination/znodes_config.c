@@ -47,7 +47,8 @@ static int decode_entries(json_t *config, struct znode_config *c, struct brook_e
     c->entries = calloc(count, sizeof *c->entries);
     if (!c->entries)
         return -BROOK_E_NOMEM;
-    json_object_foreach (config, key, value) {
+    json_object_foreach(config, key, value)
+    {
         struct znode_config_entry *entry = &c->entries[c->count];
         int r = json_get_text(config, key, JSON_REQUIRED, CONFIG_TEXT_BYTES_MAX, &entry->value, error);
         if (r < 0)

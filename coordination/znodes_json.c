@@ -37,7 +37,8 @@ int json_load_object(const char *data, size_t bytes, int version_min, int versio
         bytes = 0;
     AUTO_JSON json_t *root = json_loadb(data ? data : "", bytes, JSON_REJECT_DUPLICATES, &fault);
     if (!root)
-        return brook_error_set(error, BROOK_E_BAD_ZNODE, "not JSON: %s at byte %d", fault.text, fault.position);
+        return brook_error_set(error, BROOK_E_BAD_ZNODE, "not JSON: %s at byte %d", fault.text,
+                               fault.position);
     if (!json_is_object(root))
         return brook_error_set(error, BROOK_E_BAD_ZNODE, "not a JSON object");
     int r = check_version(root, version_min, version_max, error);
@@ -78,7 +79,8 @@ int json_get_int64(const json_t *object, const char *key, enum json_need need, i
     /* Kafka writes timestamps and block bounds as texts. */
     if (json_is_integer(value))
         number = json_integer_value(value);
-    else if (!json_is_string(value) || text_to_int64(json_string_value(value), json_string_length(value), &number) < 0)
+    else if (!json_is_string(value) ||
+             text_to_int64(json_string_value(value), json_string_length(value), &number) < 0)
         return bad(error, key, "is not a whole number");
     if (number < min || number > max)
         return bad(error, key, "is out of range");
@@ -96,7 +98,8 @@ int json_get_int32(const json_t *object, const char *key, enum json_need need, i
     return r;
 }
 
-int json_get_bool(const json_t *object, const char *key, enum json_need need, bool *ret, struct brook_error *error)
+int json_get_bool(const json_t *object, const char *key, enum json_need need, bool *ret,
+                  struct brook_error *error)
 {
     json_t *value;
     int r = find(object, key, need, &value, error);

@@ -28,7 +28,8 @@ int json_get_int64(const json_t *object, const char *key, enum json_need need, i
                    int64_t *ret, struct brook_error *error);
 int json_get_int32(const json_t *object, const char *key, enum json_need need, int32_t min, int32_t max,
                    int32_t *ret, struct brook_error *error);
-int json_get_bool(const json_t *object, const char *key, enum json_need need, bool *ret, struct brook_error *error);
+int json_get_bool(const json_t *object, const char *key, enum json_need need, bool *ret,
+                  struct brook_error *error);
 /* A copy of a text without NUL inside and of at most `bytes_max` bytes; null counts as missing. */
 int json_get_text(const json_t *object, const char *key, enum json_need need, size_t bytes_max, char **ret,
                   struct brook_error *error);

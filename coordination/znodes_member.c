@@ -40,11 +40,11 @@ char *znode_encode_member(const struct znode_member *m)
 {
     char when[24];
     snprintf(when, sizeof when, "%" PRId64, m->timestamp_ms);
-    AUTO_JSON json_t *root =
-        json_pack("{s:i, s:o, s:s, s:s, s:s, s:i, s:s?, s:s}", "version", 1, "subscription", encode_subscription(m),
-                  "pattern", m->is_pattern ? "white_list" : "static", "timestamp", when, "strategy",
-                  m->strategy ? m->strategy : "sticky", "algorithm", (int)m->algorithm_version, "host", m->host,
-                  "incarnation", m->incarnation ? m->incarnation : "");
+    AUTO_JSON json_t *root = json_pack(
+        "{s:i, s:o, s:s, s:s, s:s, s:i, s:s?, s:s}", "version", 1, "subscription", encode_subscription(m),
+        "pattern", m->is_pattern ? "white_list" : "static", "timestamp", when, "strategy",
+        m->strategy ? m->strategy : "sticky", "algorithm", (int)m->algorithm_version, "host", m->host,
+        "incarnation", m->incarnation ? m->incarnation : "");
     return json_to_text(root);
 }
 
@@ -60,9 +60,11 @@ static int decode_subscription(json_t *subscription, struct znode_member *m, str
     m->topics = calloc(count, sizeof *m->topics);
     if (!m->topics)
         return -BROOK_E_NOMEM;
-    json_object_foreach (subscription, name, streams) {
+    json_object_foreach(subscription, name, streams)
+    {
         size_t bytes = strlen(name);
-        bool legal = m->is_pattern ? bytes > 0 && bytes <= PATTERN_BYTES_MAX : name_is_legal_topic(name, bytes);
+        bool legal =
+            m->is_pattern ? bytes > 0 && bytes <= PATTERN_BYTES_MAX : name_is_legal_topic(name, bytes);
         if (!legal || !json_is_integer(streams))
             return brook_error_set(error, BROOK_E_BAD_ZNODE, "field \"subscription\" holds an illegal entry");
         if (!(m->topics[m->topics_count] = strdup(name)))
@@ -82,7 +84,8 @@ static int decode_pattern(const json_t *root, bool *ret, struct brook_error *err
     bool is_white = strcmp(pattern, "white_list") == 0;
     free(pattern);
     if (!is_static && !is_white)
-        return brook_error_set(error, BROOK_E_BAD_ZNODE, "field \"pattern\" is neither static nor white_list");
+        return brook_error_set(error, BROOK_E_BAD_ZNODE,
+                               "field \"pattern\" is neither static nor white_list");
     *ret = is_white;
     return 0;
 }
@@ -100,10 +103,12 @@ static int read_member(json_t *root, struct znode_member *m, struct brook_error 
         (r = json_get_object(root, "subscription", JSON_REQUIRED, &subscription, error)) < 0 ||
         (r = decode_subscription(subscription, m, error)) < 0 ||
         (r = json_get_text(root, "strategy", JSON_OPTIONAL, TEXT_BYTES_MAX, &m->strategy, error)) < 0 ||
-        (r = json_get_int32(root, "algorithm", JSON_OPTIONAL, 1, INT32_MAX, &m->algorithm_version, error)) < 0 ||
+        (r = json_get_int32(root, "algorithm", JSON_OPTIONAL, 1, INT32_MAX, &m->algorithm_version, error)) <
+            0 ||
         (r = json_get_text(root, "host", JSON_OPTIONAL, TEXT_BYTES_MAX, &m->host, error)) < 0 ||
         (r = json_get_text(root, "incarnation", JSON_OPTIONAL, TEXT_BYTES_MAX, &m->incarnation, error)) < 0 ||
-        (r = json_get_int64(root, "timestamp", JSON_OPTIONAL, INT64_MIN, INT64_MAX, &m->timestamp_ms, error)) < 0)
+        (r = json_get_int64(root, "timestamp", JSON_OPTIONAL, INT64_MIN, INT64_MAX, &m->timestamp_ms,
+                            error)) < 0)
         return r;
     if (!m->strategy && !(m->strategy = strdup("range")))
         return -BROOK_E_NOMEM;

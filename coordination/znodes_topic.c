@@ -38,8 +38,9 @@ char *znode_encode_topic(const struct znode_topic *t)
 {
     char id[TOPIC_ID_TEXT_BYTES];
     topic_id_format(&t->topic_id, id);
-    AUTO_JSON json_t *root = json_pack("{s:i, s:s, s:o, s:{}, s:{}}", "version", TOPIC_VERSION, "topic_id", id,
-                                       "partitions", encode_partitions(t), "adding_replicas", "removing_replicas");
+    AUTO_JSON json_t *root =
+        json_pack("{s:i, s:s, s:o, s:{}, s:{}}", "version", TOPIC_VERSION, "topic_id", id, "partitions",
+                  encode_partitions(t), "adding_replicas", "removing_replicas");
     return json_to_text(root);
 }
 
@@ -51,14 +52,16 @@ static int decode_topic_id(const json_t *root, struct topic_id *ret, struct broo
         return r;
     r = topic_id_parse(text, ret);
     free(text);
-    return r < 0 ? brook_error_set(error, BROOK_E_BAD_ZNODE, "field \"topic_id\" is not 22 characters of base64url")
+    return r < 0 ? brook_error_set(error, BROOK_E_BAD_ZNODE,
+                                   "field \"topic_id\" is not 22 characters of base64url")
                  : 0;
 }
 
 static int decode_replicas(const json_t *array, struct znode_replicas *ret, struct brook_error *error)
 {
     size_t count;
-    int r = json_to_int32s(array, "partitions", 0, INT32_MAX, ZNODE_REPLICAS_MAX, &ret->brokers, &count, error);
+    int r =
+        json_to_int32s(array, "partitions", 0, INT32_MAX, ZNODE_REPLICAS_MAX, &ret->brokers, &count, error);
     if (r < 0)
         return r;
     ret->count = (int32_t)count;
@@ -78,10 +81,12 @@ static int decode_partitions(json_t *partitions, struct znode_topic *t, struct b
     if (!t->replicas)
         return -BROOK_E_NOMEM;
     t->partitions_count = (int32_t)count;
-    json_object_foreach (partitions, key, value) {
+    json_object_foreach(partitions, key, value)
+    {
         int32_t p = json_key_number(key, (int32_t)count - 1);
         if (p < 0)
-            return brook_error_set(error, BROOK_E_BAD_ZNODE, "partitions are not numbered 0 to %zu", count - 1);
+            return brook_error_set(error, BROOK_E_BAD_ZNODE, "partitions are not numbered 0 to %zu",
+                                   count - 1);
         int r = decode_replicas(value, &t->replicas[p], error);
         if (r < 0)
             return r;
@@ -158,7 +163,8 @@ static int decode_epochs(const json_t *root, struct znode_state *s, struct brook
     for (int32_t i = 0; i < s->isr_count; i++) {
         const json_t *entry = json_array_get(array, (size_t)i);
         if (!json_is_integer(entry) || json_integer_value(entry) < -1)
-            return brook_error_set(error, BROOK_E_BAD_ZNODE, "\"isr_epochs\" holds something else than epochs");
+            return brook_error_set(error, BROOK_E_BAD_ZNODE,
+                                   "\"isr_epochs\" holds something else than epochs");
         s->isr_epochs[i] = json_integer_value(entry);
     }
     return 0;
@@ -170,7 +176,8 @@ int znode_decode_state(const char *data, size_t bytes, struct znode_state *ret, 
     struct znode_state s = {.leader = -1};
     int r = json_load_object(data, bytes, 1, 1, &root, error);
     if (r < 0 ||
-        (r = json_get_int32(root, "controller_epoch", JSON_REQUIRED, 0, INT32_MAX, &s.controller_epoch, error)) < 0 ||
+        (r = json_get_int32(root, "controller_epoch", JSON_REQUIRED, 0, INT32_MAX, &s.controller_epoch,
+                            error)) < 0 ||
         (r = json_get_int32(root, "leader", JSON_REQUIRED, -1, INT32_MAX, &s.leader, error)) < 0 ||
         (r = json_get_int32(root, "leader_epoch", JSON_REQUIRED, 0, INT32_MAX, &s.leader_epoch, error)) < 0 ||
         (r = decode_isr(root, &s, error)) < 0 || (r = decode_epochs(root, &s, error)) < 0)

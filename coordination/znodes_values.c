@@ -34,8 +34,8 @@ char *znode_encode_controller(int32_t broker_id, int64_t timestamp_ms)
 {
     char when[24];
     snprintf(when, sizeof when, "%" PRId64, timestamp_ms);
-    AUTO_JSON json_t *root = json_pack("{s:i, s:i, s:s}", "version", 1, "brokerid", (int)broker_id, "timestamp",
-                                       when);
+    AUTO_JSON json_t *root =
+        json_pack("{s:i, s:i, s:s}", "version", 1, "brokerid", (int)broker_id, "timestamp", when);
     return json_to_text(root);
 }
 
@@ -94,7 +94,8 @@ int znode_decode_producer_block(const char *data, size_t bytes, int64_t *ret_las
         (r = json_get_int64(root, "block_end", JSON_REQUIRED, 0, INT64_MAX, &last, error)) < 0)
         return r;
     if (last < first)
-        return brook_error_set(error, BROOK_E_BAD_ZNODE, "a block of producer ids that ends before it starts");
+        return brook_error_set(error, BROOK_E_BAD_ZNODE,
+                               "a block of producer ids that ends before it starts");
     *ret_last = last;
     return 0;
 }

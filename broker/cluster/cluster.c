@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-/* ---- readiness --------------------------------------------------------------------------------------------- */
+/* ---- readiness -------------------------------------------------------------------------------------- */
 
 struct ready_post {
     struct inbox_item item;
@@ -83,7 +83,17 @@ struct coordinator *cluster_coordinator(struct cluster *c)
     return c->coordinator;
 }
 
-/* ---- the thread -------------------------------------------------------------------------------------------- */
+struct offsets *cluster_offsets(struct cluster *c)
+{
+    return c->offsets;
+}
+
+const struct topic_config *cluster_topic_defaults(const struct cluster *c)
+{
+    return &c->s.topic_defaults;
+}
+
+/* ---- the thread ------------------------------------------------------------------------------------- */
 
 /* A call of another thread that is carried out here. */
 struct errand {
@@ -121,7 +131,7 @@ static void *run(void *arg)
     }
 }
 
-/* ---- beginning --------------------------------------------------------------------------------------------- */
+/* ---- beginning -------------------------------------------------------------------------------------- */
 
 static int copy_text(const char *from, const char **ret)
 {
@@ -140,7 +150,8 @@ static int copy_settings(struct cluster *c, const struct cluster_settings *setti
     c->s.data_dirs_count = 0;
     c->s.data_dirs = calloc(settings->data_dirs_count, sizeof *c->s.data_dirs);
     if (!c->s.data_dirs || copy_text(settings->advertised_host, &c->s.advertised_host) ||
-        copy_text(settings->rack, &c->s.rack) || copy_text(settings->zookeeper_connect, &c->s.zookeeper_connect))
+        copy_text(settings->rack, &c->s.rack) ||
+        copy_text(settings->zookeeper_connect, &c->s.zookeeper_connect))
         return -BROOK_E_NOMEM;
     for (size_t i = 0; i < settings->data_dirs_count; i++) {
         if (copy_text(settings->data_dirs[i], (const char **)&c->s.data_dirs[i]))
@@ -155,7 +166,8 @@ static int start_coordinator(struct cluster *c, struct brook_error *error)
 {
     char session_file[PATH_MAX];
     if (mkdir(c->s.data_dirs[0], 0755) && errno != EEXIST)
-        return brook_error_set(error, BROOK_E_IO, "%.150s can not be made: %s", c->s.data_dirs[0], strerror(errno));
+        return brook_error_set(error, BROOK_E_IO, "%.150s can not be made: %s", c->s.data_dirs[0],
+                               strerror(errno));
     snprintf(session_file, sizeof session_file, "%s/zookeeper.session", c->s.data_dirs[0]);
     struct coordinator_settings settings = {
         .connect = c->s.zookeeper_connect,
@@ -171,7 +183,8 @@ static void hosting_was_closed(void *arg, bool clean)
     struct cluster *c = arg;
     c->is_closed = true;
     if (!clean)
-        diag_log(c->s.diag, DIAG_WARN, "", "not everything closed cleanly: the next start will check the logs");
+        diag_log(c->s.diag, DIAG_WARN, "",
+                 "not everything closed cleanly: the next start will check the logs");
 }
 
 static int start_hosting(struct cluster *c)
@@ -185,7 +198,8 @@ static int start_hosting(struct cluster *c)
         .defaults = &c->s.topic_defaults,
         .diag = c->s.diag,
     };
-    struct hosting_events events = {cluster_hosting_opened, cluster_topic_hosting_changed, hosting_was_closed, c};
+    struct hosting_events events = {cluster_hosting_opened, cluster_topic_hosting_changed, hosting_was_closed,
+                                    c};
     return hosting_new(&settings, &c->inbox, &events, &c->hosting);
 }
 
@@ -249,7 +263,7 @@ int cluster_new(const struct cluster_settings *settings, const struct cluster_ev
     return 0;
 }
 
-/* ---- end --------------------------------------------------------------------------------------------------- */
+/* ---- end -------------------------------------------------------------------------------------------- */
 
 static void start_drain(struct inbox_item *item)
 {
@@ -281,8 +295,9 @@ static void send_errand(struct cluster *c, void (*what)(struct inbox_item *item)
 void cluster_drain(struct cluster *c)
 {
     struct timespec until;
-    int64_t wait_ms =
-        c->s.controlled_shutdown_ms_max < CLUSTER_UNREGISTER_MS ? c->s.controlled_shutdown_ms_max : CLUSTER_UNREGISTER_MS;
+    int64_t wait_ms = c->s.controlled_shutdown_ms_max < CLUSTER_UNREGISTER_MS
+                          ? c->s.controlled_shutdown_ms_max
+                          : CLUSTER_UNREGISTER_MS;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += (time_t)(wait_ms / 1000);
     until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
@@ -317,8 +332,8 @@ static void drain_inbox(struct cluster *c)
         ;
 }
 
-/* Answers may make further calls, so the coordinator is stopped, everything it answered is looked at, and only then
- * it is freed, with one more round for the calls of that round. */
+/* Answers may make further calls, so the coordinator is stopped, everything it answered is looked at, and
+ * only then it is freed, with one more round for the calls of that round. */
 static void end_coordination(struct cluster *c)
 {
     c->is_draining = true;
@@ -334,6 +349,7 @@ static void end_coordination(struct cluster *c)
     controller_seat_free(c->seat);
     registry_free(c->registry);
     served_free(c->served);
+    offsets_free(c->offsets);
     coordinator_free(c->coordinator, false, 0);
     drain_inbox(c);
 }
@@ -367,12 +383,13 @@ void cluster_free(struct cluster *c)
         send_errand(c, start_stop);
         pthread_join(c->thread, NULL);
         if (!c->is_closed)
-            diag_log(c->s.diag, DIAG_ERROR, "", "partitions were not given back in time: stopping without a clean mark");
+            diag_log(c->s.diag, DIAG_ERROR, "",
+                     "the logs did not close in time: stopping without a clean mark");
     }
     free_all(c);
 }
 
-/* ---- intents ----------------------------------------------------------------------------------------------- */
+/* ---- intents ---------------------------------------------------------------------------------------- */
 
 struct submission {
     struct inbox_item item;
@@ -416,6 +433,6 @@ void cluster_delete_topic(struct cluster *c, const char *name, bool validate_onl
 void cluster_add_partitions(struct cluster *c, const char *name, int32_t partitions, bool validate_only,
                             int timeout_ms, struct inbox *inbox, cluster_topic_callback *cb, void *arg)
 {
-    pass_on(c, intent_new(INTENT_ADD_PARTITIONS, name, partitions, 0, NULL, validate_only, timeout_ms, inbox, cb,
-                          arg));
+    pass_on(c, intent_new(INTENT_ADD_PARTITIONS, name, partitions, 0, NULL, validate_only, timeout_ms, inbox,
+                          cb, arg));
 }

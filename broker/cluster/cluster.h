@@ -14,6 +14,7 @@ struct cluster;
 struct coordinator;
 struct data_dir;
 struct diag;
+struct offsets;
 
 struct cluster_settings {
     int32_t broker_id;
@@ -55,6 +56,10 @@ typedef void cluster_view_callback(void *arg, struct view *view);
 int cluster_subscribe(struct cluster *cluster, struct inbox *inbox, cluster_view_callback *changed, void *arg);
 
 struct coordinator *cluster_coordinator(struct cluster *cluster);
+/* Where groups' offsets are committed to and fetched from; its work is done on the cluster thread. */
+struct offsets *cluster_offsets(struct cluster *cluster);
+/* Settings of topics that say nothing of their own. */
+const struct topic_config *cluster_topic_defaults(const struct cluster *cluster);
 /* Registered and serving; else a sentence why not. Any thread. */
 bool cluster_is_ready(struct cluster *cluster, struct brook_error *why);
 

@@ -1,10 +1,10 @@
-/* Inside of the cluster thread, shared by cluster.c (face, thread, stop), cluster_session.c (ZooKeeper session,
- * registration, controller's seat) and cluster_turn.c (from the image to partitions, states and views), and by nobody
- * else.
+/* Inside of the cluster thread, shared by cluster.c (face, thread, stop), cluster_session.c (ZooKeeper
+ * session, registration, controller's seat) and cluster_turn.c (from the image to partitions, states and
+ * views), and by nobody else.
  *
- * The order of a start: connected -> cluster id agreed -> data directories locked, logs opened -> registered ->
- * everything read -> partitions made and led, view published -> ready. Each new session goes through it again, without
- * the disk.
+ * The order of a start: connected -> cluster id agreed -> data directories locked, logs opened -> registered
+ * -> everything read -> partitions made and led, view published -> ready. Each new session goes through it
+ * again, without the disk.
  */
 #ifndef BROOK_CLUSTER_CLUSTER_INTERNAL_H
 #define BROOK_CLUSTER_CLUSTER_INTERNAL_H
@@ -17,20 +17,21 @@
 #include "broker/cluster/state_reader.h"
 #include "coordination/changes.h"
 #include "coordination/controller_seat.h"
+#include "coordination/offsets.h"
 #include "coordination/registry.h"
 #include "coordination/served.h"
 
 #include <pthread.h>
 
 #define CLUSTER_HOUSEKEEPING_MS 1000
-#define CLUSTER_REREAD_MS 600000    /* everything is read again, whatever was announced */
-#define CLUSTER_RETRY_MS 500        /* after a read that failed */
-#define CLUSTER_VIEW_MS 5           /* between two views */
-#define CLUSTER_TOMBSTONES_MS 100   /* between two looks at them */
-#define CLUSTER_UNREGISTER_MS 3000  /* at stop, at most */
-#define CLUSTER_CLOSE_MS 30000      /* until partitions that nobody gives back are left behind */
+#define CLUSTER_REREAD_MS 600000   /* everything is read again, whatever was announced */
+#define CLUSTER_RETRY_MS 500       /* after a read that failed */
+#define CLUSTER_VIEW_MS 5          /* between two views */
+#define CLUSTER_TOMBSTONES_MS 100  /* between two looks at them */
+#define CLUSTER_UNREGISTER_MS 3000 /* at stop, at most */
+#define CLUSTER_CLOSE_MS 60000     /* until logs that do not close are left behind */
 #define CLUSTER_SESSION_CLOSE_MS 2000
-#define CLUSTER_COMPLAIN_MS 60000   /* between two lines about ZooKeeper being away */
+#define CLUSTER_COMPLAIN_MS 60000 /* between two lines about ZooKeeper being away */
 
 struct subscriber {
     struct subscriber *next;
@@ -64,6 +65,7 @@ struct cluster {
     struct controller_seat *seat;
     struct controller_driver *controller;
     struct served *served;
+    struct offsets *offsets;
     struct intents *intents;
     struct changes *changes;             /* from the first registration on */
     struct observation *brokers_watch;   /* likewise */

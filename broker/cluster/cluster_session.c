@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- from a session to a registration --------------------------------------------------------------------- */
+/* ---- from a session to a registration --------------------------------------------------------------- */
 
 static void start_bootstrap(struct cluster *c);
 
@@ -72,7 +72,7 @@ void cluster_hosting_opened(void *arg, const struct brook_error *error)
     register_broker(c);
 }
 
-/* ---- what is watched --------------------------------------------------------------------------------------- */
+/* ---- what is watched -------------------------------------------------------------------------------- */
 
 static void change_announced(void *arg, const struct znode_change *change)
 {
@@ -102,24 +102,25 @@ static void deletions_observed(void *arg, const struct coordinator_reply *reply)
 static int start_watching(struct cluster *c)
 {
     struct changes_events events = {change_announced, changes_lost, c};
-    c->brokers_watch =
-        coordinator_observe(c->coordinator, OBSERVE_CHILDREN, PATH_BROKER_IDS, 0, &c->inbox, brokers_observed, c);
-    c->deletions_watch = coordinator_observe(c->coordinator, OBSERVE_CHILDREN, PATH_DELETE_TOPICS, 0, &c->inbox,
-                                             deletions_observed, c);
+    c->brokers_watch = coordinator_observe(c->coordinator, OBSERVE_CHILDREN, PATH_BROKER_IDS, 0, &c->inbox,
+                                           brokers_observed, c);
+    c->deletions_watch = coordinator_observe(c->coordinator, OBSERVE_CHILDREN, PATH_DELETE_TOPICS, 0,
+                                             &c->inbox, deletions_observed, c);
     if (!c->brokers_watch || !c->deletions_watch)
         return -BROOK_E_NOMEM;
     return changes_new(c->coordinator, &c->inbox, &events, &c->changes);
 }
 
-/* ---- registration ------------------------------------------------------------------------------------------ */
+/* ---- registration ----------------------------------------------------------------------------------- */
 
 static void registered(void *arg, int64_t broker_epoch)
 {
     struct cluster *c = arg;
     c->is_registered = c->was_registered = true;
     hosting_set_broker_epoch(c->hosting, broker_epoch);
-    diag_log(c->s.diag, DIAG_INFO, "", "registered as broker %" PRId32 " with epoch %" PRId64 " in cluster %s",
-             c->s.broker_id, broker_epoch, c->cluster_id);
+    diag_log(c->s.diag, DIAG_INFO, "",
+             "registered as broker %" PRId32 " with epoch %" PRId64 " in cluster %s", c->s.broker_id,
+             broker_epoch, c->cluster_id);
     for (size_t i = 0; i < image_topics_count(c->image); i++)
         image_mark(image_topic_at(c->image, i)); /* what waited for this epoch may be led now */
     if (c->changes)
@@ -145,10 +146,11 @@ static void vanished(void *arg)
 {
     struct cluster *c = arg;
     c->is_registered = false;
-    diag_log(c->s.diag, DIAG_WARN, "", "somebody removed this broker's entry in ZooKeeper: registering again");
+    diag_log(c->s.diag, DIAG_WARN, "",
+             "somebody removed this broker's entry in ZooKeeper: registering again");
 }
 
-/* ---- controller's seat ------------------------------------------------------------------------------------- */
+/* ---- controller's seat ------------------------------------------------------------------------------ */
 
 static void controller_changed(void *arg, int32_t broker_id)
 {
@@ -198,7 +200,8 @@ static void seat_lost(void *arg)
 
 int cluster_session_new(struct cluster *c)
 {
-    struct registry_settings settings = {c->s.broker_id, c->s.advertised_host, c->s.advertised_port, c->s.rack};
+    struct registry_settings settings = {c->s.broker_id, c->s.advertised_host, c->s.advertised_port,
+                                         c->s.rack};
     struct registry_events registry_events = {registered, refused, vanished, c};
     struct controller_seat_events seat_events = {controller_changed, elected, seat_lost, c};
     int err = registry_new(c->coordinator, &c->inbox, &settings, &registry_events, &c->registry);
@@ -209,7 +212,7 @@ int cluster_session_new(struct cluster *c)
     return err;
 }
 
-/* ---- sessions ---------------------------------------------------------------------------------------------- */
+/* ---- sessions --------------------------------------------------------------------------------------- */
 
 static void session_expired(struct cluster *c)
 {
@@ -245,7 +248,8 @@ void cluster_session_changed(void *arg, const struct coordinator_session *sessio
         break;
     case COORDINATOR_EXPIRED:
         if (!c->is_draining)
-            diag_log(c->s.diag, DIAG_WARN, "", "the ZooKeeper session has expired: registering again in a new one");
+            diag_log(c->s.diag, DIAG_WARN, "",
+                     "the ZooKeeper session has expired: registering again in a new one");
         c->is_connected = false;
         session_expired(c);
         break;
@@ -269,7 +273,7 @@ int64_t cluster_session_tick(struct cluster *c, int64_t now_ms)
     return now_ms + CLUSTER_HOUSEKEEPING_MS;
 }
 
-/* ---- stop -------------------------------------------------------------------------------------------------- */
+/* ---- stop ------------------------------------------------------------------------------------------- */
 
 static void drain_ended(struct cluster *c)
 {
@@ -286,8 +290,8 @@ static void given_up(void *arg, const struct coordinator_reply *reply)
         drain_ended(c);
 }
 
-/* The seat first, so that the next controller sees this broker leave. With one replica each, no partition can be
- * moved anywhere. */
+/* The seat first, so that the next controller sees this broker leave. With one replica each, no partition can
+ * be moved anywhere. */
 void cluster_start_drain(struct cluster *c)
 {
     c->is_draining = true;

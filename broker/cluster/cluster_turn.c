@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- reading ----------------------------------------------------------------------------------------------- */
+/* ---- reading ---------------------------------------------------------------------------------------- */
 
 void cluster_read_all(struct cluster *c)
 {
@@ -77,6 +77,8 @@ int cluster_turn_new(struct cluster *c)
     if (!err)
         err = intents_new(&intents, &c->intents);
     if (!err)
+        err = offsets_new(c->coordinator, &c->inbox, &c->offsets);
+    if (!err)
         err = served_new(c->coordinator, &c->inbox, c->s.broker_id, c->s.diag, &c->served);
     return err;
 }
@@ -90,7 +92,7 @@ void cluster_topic_hosting_changed(void *arg, const char *topic)
     c->view_is_due = true;
 }
 
-/* ---- what changed ------------------------------------------------------------------------------------------ */
+/* ---- what changed ----------------------------------------------------------------------------------- */
 
 static void give_up_gone(struct cluster *c)
 {
@@ -133,7 +135,7 @@ static void follow_changed(struct cluster *c)
     }
 }
 
-/* ---- giving up directories --------------------------------------------------------------------------------- */
+/* ---- giving up directories -------------------------------------------------------------------------- */
 
 struct tombstone_set {
     const struct topic_id *ids;
@@ -167,11 +169,12 @@ static int64_t give_up_unwanted(struct cluster *c, int64_t now_ms)
     if (now_ms < c->tombstones_ms)
         return c->tombstones_ms;
     c->is_reading_tombstones = true;
-    tombstones_read(c->coordinator, controller_driver_is_active(c->controller), &c->inbox, tombstones_known, c);
+    tombstones_read(c->coordinator, controller_driver_is_active(c->controller), &c->inbox, tombstones_known,
+                    c);
     return INT64_MAX;
 }
 
-/* ---- views ------------------------------------------------------------------------------------------------- */
+/* ---- views ------------------------------------------------------------------------------------------ */
 
 struct block_partition {
     struct cluster *cluster;
@@ -218,7 +221,8 @@ static struct view *make_view(struct cluster *c)
     if (!brokers || !blocks)
         return NULL;
     for (size_t i = 0; i < brokers_count; i++)
-        brokers[i] = (struct view_broker){from[i].broker_id, from[i].node.host, from[i].node.port, from[i].node.rack};
+        brokers[i] =
+            (struct view_broker){from[i].broker_id, from[i].node.host, from[i].node.port, from[i].node.rack};
     for (size_t i = 0; i < topics_count; i++) {
         struct image_topic *topic = image_topic_at(c->image, i);
         if (!topic->block)
@@ -227,8 +231,8 @@ static struct view *make_view(struct cluster *c)
             return NULL;
         blocks[i] = topic->block;
     }
-    struct view_source source = {c->views + 1, c->cluster_id, c->controller_id, brokers,
-                                 brokers_count, blocks,       topics_count};
+    struct view_source source = {c->views + 1,  c->cluster_id, c->controller_id, brokers,
+                                 brokers_count, blocks,        topics_count};
     return view_new(&source);
 }
 
@@ -250,14 +254,16 @@ static void post_view(const struct subscriber *to, struct view *view)
     struct view_post *post = malloc(sizeof *post);
     if (!post)
         return; /* the next view makes up for it */
-    *post = (struct view_post){.item.run = deliver_view, .view = view_ref(view), .changed = to->changed, .arg = to->arg};
+    *post = (struct view_post){
+        .item.run = deliver_view, .view = view_ref(view), .changed = to->changed, .arg = to->arg};
     inbox_post(to->inbox, &post->item);
 }
 
-/* Not before everything was read once: an empty view would deny topics that exist. */
+/* Not before everything was read once: an empty view would deny topics that exist. Not while stopping: the
+ * loops that would take it come to their end. */
 static int64_t publish(struct cluster *c, int64_t now_ms)
 {
-    if (!c->view_is_due || (!c->views && !state_reader_is_complete(c->reader)) || c->is_stopping ||
+    if (!c->view_is_due || (!c->views && !state_reader_is_complete(c->reader)) || c->is_draining ||
         !state_reader_is_idle(c->reader))
         return INT64_MAX;
     if (now_ms < c->view_ms + CLUSTER_VIEW_MS)
@@ -302,23 +308,22 @@ void cluster_drop_views(struct cluster *c)
         image_mark(image_topic_at(c->image, i));
 }
 
-/* ---- the turn ---------------------------------------------------------------------------------------------- */
+/* ---- the turn --------------------------------------------------------------------------------------- */
 
 static void judge_readiness(struct cluster *c)
 {
     if (c->is_draining || c->has_failed)
         return;
     if (!c->is_connected)
-        cluster_set_ready(c, c->was_registered ? "the connection to ZooKeeper is lost" : "waiting for ZooKeeper");
+        cluster_set_ready(c, c->was_registered ? "the connection to ZooKeeper is lost"
+                                               : "waiting for ZooKeeper");
     else if (!c->is_opened)
         cluster_set_ready(c, "opening the logs");
     else if (!c->is_registered)
         cluster_set_ready(c, "not registered in ZooKeeper");
     else if (!c->views || !state_reader_is_complete(c->reader))
         cluster_set_ready(c, "reading the cluster's state");
-    else if (!c->has_said_ready && (!hosting_is_settled(c->hosting) || c->view_is_due))
-        cluster_set_ready(c, "opening partitions");
-    else
+    else if (c->has_said_ready || !c->view_is_due)
         cluster_say_ready(c);
 }
 

@@ -11,7 +11,8 @@ static int compare_broker(const void *key, const void *entry)
     return (a > b) - (a < b);
 }
 
-const struct controller_broker *controller_find_broker(const struct controller_brokers *alive, int32_t broker_id)
+const struct controller_broker *controller_find_broker(const struct controller_brokers *alive,
+                                                       int32_t broker_id)
 {
     if (!alive->count)
         return NULL;
@@ -35,7 +36,8 @@ static int32_t isr_index(const struct znode_state *state, int32_t broker_id)
 }
 
 /* Whether this registration of the broker is the one that the state counted. */
-static bool is_same_life(const struct znode_state *state, int32_t index, const struct controller_broker *broker)
+static bool is_same_life(const struct znode_state *state, int32_t index,
+                         const struct controller_broker *broker)
 {
     return broker && state->isr_epochs[index] == broker->broker_epoch;
 }
@@ -49,8 +51,9 @@ static bool is_in_sync(const struct znode_state *state, int32_t index, const str
     return state->isr_epochs[index] >= 0 && state->isr_epochs[index] == broker->clean_from;
 }
 
-/* The members that stay when `leader` takes over: those in sync, and those that are away but may come back with
- * their data: only their leader may drop these. A member that lives and lost its page cache is out at once. */
+/* The members that stay when `leader` takes over: those in sync, and those that are away but may come back
+ * with their data: only their leader may drop these. A member that lives and lost its page cache is out at
+ * once. */
 static void carry_isr(const struct znode_replicas *replicas, const struct znode_state *state,
                       const struct controller_brokers *alive, struct znode_state *ret)
 {
@@ -73,8 +76,10 @@ static void lead_alone(struct znode_state *ret, const struct controller_broker *
     ret->isr_epochs[0] = leader->broker_epoch;
 }
 
-/* The first assigned replica that lives and is in sync; one that is about to stop only if there is no other. */
-static const struct controller_broker *choose(const struct znode_replicas *replicas, const struct znode_state *state,
+/* The first assigned replica that lives and is in sync; one that is about to stop only if there is no other.
+ */
+static const struct controller_broker *choose(const struct znode_replicas *replicas,
+                                              const struct znode_state *state,
                                               const struct controller_brokers *alive)
 {
     const struct controller_broker *second_best = NULL;
@@ -102,8 +107,8 @@ static const struct controller_broker *first_alive(const struct znode_replicas *
     return NULL;
 }
 
-static enum controller_verdict create(const struct znode_replicas *replicas, const struct controller_brokers *alive,
-                                      struct znode_state *ret)
+static enum controller_verdict create(const struct znode_replicas *replicas,
+                                      const struct controller_brokers *alive, struct znode_state *ret)
 {
     struct znode_state state = {.leader = -1, .leader_epoch = 0};
     const struct controller_broker *leader = NULL;
@@ -130,7 +135,8 @@ static enum controller_verdict create(const struct znode_replicas *replicas, con
     return CONTROLLER_CREATE;
 }
 
-/* A leader that goes on leading: alive since it was counted, still assigned, not about to stop while another could. */
+/* A leader that goes on leading: alive since it was counted, still assigned, not about to stop while another
+ * could. */
 static bool leader_is_well(const struct znode_replicas *replicas, const struct znode_state *state,
                            const struct controller_brokers *alive)
 {
@@ -144,7 +150,8 @@ static bool leader_is_well(const struct znode_replicas *replicas, const struct z
     return !other || other->draining;
 }
 
-enum controller_verdict controller_decide(const struct znode_replicas *replicas, const struct znode_state *state,
+enum controller_verdict controller_decide(const struct znode_replicas *replicas,
+                                          const struct znode_state *state,
                                           const struct controller_brokers *alive, bool unclean,
                                           struct znode_state *ret)
 {

@@ -56,7 +56,8 @@ static void outdated(void *arg)
         d->s.outdated(d->s.arg);
 }
 
-int controller_driver_new(const struct controller_driver_settings *settings, struct controller_driver **ret_driver)
+int controller_driver_new(const struct controller_driver_settings *settings,
+                          struct controller_driver **ret_driver)
 {
     struct controller_driver *d = calloc(1, sizeof *d);
     if (!d)
@@ -143,7 +144,7 @@ bool controller_driver_is_active(const struct controller_driver *d)
     return d->is_active;
 }
 
-/* ---- the answers ----------------------------------------------------------------------------------------- */
+/* ---- the answers ------------------------------------------------------------------------------------ */
 
 static void say_written(const struct controller_driver *d, const struct item *item)
 {
@@ -159,7 +160,8 @@ static void say_written(const struct controller_driver *d, const struct item *it
                  item->state.leader, item->former_leader);
 }
 
-static void written(struct controller_driver *d, const struct chunk *chunk, const struct coordinator_reply *reply)
+static void written(struct controller_driver *d, const struct chunk *chunk,
+                    const struct coordinator_reply *reply)
 {
     for (size_t i = 0; i < chunk->count; i++) {
         const struct item *item = &chunk->items[i];
@@ -174,7 +176,8 @@ static void written(struct controller_driver *d, const struct chunk *chunk, cons
 }
 
 /* Somebody else changed something: read the topics again, and decide again when that is done. */
-static void refused(struct controller_driver *d, const struct chunk *chunk, const struct coordinator_reply *reply)
+static void refused(struct controller_driver *d, const struct chunk *chunk,
+                    const struct coordinator_reply *reply)
 {
     const char *last = "";
     unsigned doublings = d->refusals < 7 ? d->refusals : 7;
@@ -184,7 +187,8 @@ static void refused(struct controller_driver *d, const struct chunk *chunk, cons
     for (size_t i = 0; i < chunk->count; i++) {
         const struct item *item = &chunk->items[i];
         struct image_topic *topic;
-        bool is_culprit = reply->failed_op <= item->op && (i == 0 || reply->failed_op > chunk->items[i - 1].op);
+        bool is_culprit =
+            reply->failed_op <= item->op && (i == 0 || reply->failed_op > chunk->items[i - 1].op);
         if (is_culprit && item->verdict == CONTROLLER_CREATE && partition_of(d, item, &topic)) {
             topic->has_odd_directories = true;
             topic->is_mended = false;
@@ -219,8 +223,7 @@ static void chunk_done(void *arg, const struct coordinator_reply *reply)
     chunk_free(chunk);
 }
 
-/* ---- writing --------------------------------------------------------------------------------------------- */
-
+/* ---- writing ---------------------------------------------------------------------------------------- */
 
 /* The items' partitions by topic. They were added topic by topic, so equal names stand together. */
 static int announce(struct chunk *chunk)
@@ -275,7 +278,8 @@ static struct chunk *open_chunk(struct controller_driver *d)
     return d->chunk = chunk;
 }
 
-/* The directories above a first state. `has_states`: the topic has some already, so the upper one is there. */
+/* The directories above a first state. `has_states`: the topic has some already, so the upper one is there.
+ */
 static void add_directories(struct coordinator_multi *multi, struct image_topic *topic, int32_t number)
 {
     struct path path;
@@ -317,7 +321,7 @@ static bool add_item(struct controller_driver *d, struct image_topic *topic, int
     return true;
 }
 
-/* ---- directories that somebody else made, wholly or in part ----------------------------------------------- */
+/* ---- directories that somebody else made, wholly or in part ----------------------------------------- */
 
 struct mending {
     struct controller_driver *driver;
@@ -356,13 +360,14 @@ static void mend(struct controller_driver *d, struct image_topic *topic)
         if (topic->partitions[i].version >= 0)
             continue;
         m->waiting++;
-        coordinator_create_path(d->s.coordinator, path_partition(&path, topic->name, i), NULL, 0,
-                                (struct coordinator_call){.inbox = d->s.inbox, .callback = directory_made, .arg = m});
+        coordinator_create_path(
+            d->s.coordinator, path_partition(&path, topic->name, i), NULL, 0,
+            (struct coordinator_call){.inbox = d->s.inbox, .callback = directory_made, .arg = m});
     }
     directory_made(m, NULL);
 }
 
-/* ---- deciding -------------------------------------------------------------------------------------------- */
+/* ---- deciding --------------------------------------------------------------------------------------- */
 
 /* Returns false when there is no room for another decision now. */
 static bool consider_partition(struct controller_driver *d, struct image_topic *topic, int32_t number)
@@ -372,8 +377,8 @@ static bool consider_partition(struct controller_driver *d, struct image_topic *
     if (p->is_busy)
         return true;
     bool has_state = image_partition_state(p, &state);
-    enum controller_verdict verdict = controller_decide(&topic->node.replicas[number], has_state ? &state : NULL,
-                                                        image_alive(d->s.image), false, &next);
+    enum controller_verdict verdict = controller_decide(
+        &topic->node.replicas[number], has_state ? &state : NULL, image_alive(d->s.image), false, &next);
     if (verdict == CONTROLLER_KEEP)
         return true;
     if (verdict == CONTROLLER_CREATE && topic->has_odd_directories && !topic->is_mended) {

@@ -14,11 +14,12 @@ const char *hosted_subject(const struct hosted *h, int32_t epoch, char buffer[HO
     if (epoch < 0)
         snprintf(buffer, HOSTED_SUBJECT_BYTES, "partition=%s/%" PRId32, h->topic, h->number);
     else
-        snprintf(buffer, HOSTED_SUBJECT_BYTES, "partition=%s/%" PRId32 " epoch=%" PRId32, h->topic, h->number, epoch);
+        snprintf(buffer, HOSTED_SUBJECT_BYTES, "partition=%s/%" PRId32 " epoch=%" PRId32, h->topic, h->number,
+                 epoch);
     return buffer;
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------ */
+/* ---- life ------------------------------------------------------------------------------------------- */
 
 static int add_dirs(struct hosting *hosting, const struct hosting_settings *settings)
 {
@@ -37,8 +38,8 @@ static int add_dirs(struct hosting *hosting, const struct hosting_settings *sett
     return 0;
 }
 
-int hosting_new(const struct hosting_settings *settings, struct inbox *inbox, const struct hosting_events *events,
-                struct hosting **ret_hosting)
+int hosting_new(const struct hosting_settings *settings, struct inbox *inbox,
+                const struct hosting_events *events, struct hosting **ret_hosting)
 {
     assert(settings->data_dirs_count > 0);
     struct hosting *hosting = calloc(1, sizeof *hosting);
@@ -71,7 +72,7 @@ void hosting_free(struct hosting *hosting)
     disk_pool_free(hosting->pool);
     struct hosted *h, *next;
     HASH_ITER(hh, hosting->table, h, next)
-        hosted_remove(h);
+    hosted_remove(h);
     for (size_t i = 0; i < hosting->dirs_count; i++) {
         data_dir_close(hosting->dirs[i].dir, false);
         pthread_mutex_destroy(&hosting->dirs[i].lock);
@@ -99,7 +100,7 @@ void hosting_set_broker_epoch(struct hosting *hosting, int64_t broker_epoch)
     hosting->clean_from = broker_epoch; /* the next registration of this very process has lost nothing */
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------- */
+/* ---- the table -------------------------------------------------------------------------------------- */
 
 struct hosted *hosted_add(struct hosting *hosting, struct host_dir *dir, const char *topic, int32_t number)
 {
@@ -161,7 +162,7 @@ bool hosting_leads(struct hosting *hosting, const struct image_topic *topic, int
     return h && h->led_epoch >= 0;
 }
 
-/* ---- following the image --------------------------------------------------------------------------------- */
+/* ---- following the image ---------------------------------------------------------------------------- */
 
 static void stop_leading(struct hosted *h, const char *why)
 {
@@ -169,7 +170,8 @@ static void stop_leading(struct hosted *h, const char *why)
     if (h->led_epoch < 0)
         return;
     partition_stop_leading(h->partition);
-    diag_log(h->hosting->diag, DIAG_INFO, hosted_subject(h, h->led_epoch, subject), "stopped leading: %s", why);
+    diag_log(h->hosting->diag, DIAG_INFO, hosted_subject(h, h->led_epoch, subject), "stopped leading: %s",
+             why);
     h->led_epoch = -1;
 }
 
@@ -200,7 +202,8 @@ static void lead(struct hosted *h, int32_t epoch)
 static void follow_role(struct hosted *h, const struct image_partition *p)
 {
     if (p->version < 0 || p->leader != h->hosting->broker_id)
-        stop_leading(h, p->version < 0 ? "the partition has no state" : "ZooKeeper names another leader, or none");
+        stop_leading(h, p->version < 0 ? "the partition has no state"
+                                       : "ZooKeeper names another leader, or none");
     else if (h->led_epoch != p->leader_epoch && may_lead(h->hosting, p))
         lead(h, p->leader_epoch);
 }
@@ -268,7 +271,7 @@ void hosting_follow(struct hosting *hosting, const struct image_topic *topic)
             follow_partition(hosting, topic, i);
 }
 
-/* ---- giving up ------------------------------------------------------------------------------------------- */
+/* ---- giving up -------------------------------------------------------------------------------------- */
 
 void hosting_unwant(struct hosting *hosting, const char *topic, const struct topic_id *topic_id)
 {
@@ -303,7 +306,8 @@ void hosting_give_up(struct hosting *hosting, bool (*is_deleted)(void *arg, cons
     if (hosting->is_closing)
         return;
     struct hosted *h, *next;
-    HASH_ITER(hh, hosting->table, h, next) {
+    HASH_ITER(hh, hosting->table, h, next)
+    {
         if (!h->is_unwanted || h->status == HOSTED_LEAVING)
             continue;
         if (h->status == HOSTED_OPENING) {
@@ -315,22 +319,17 @@ void hosting_give_up(struct hosting *hosting, bool (*is_deleted)(void *arg, cons
     }
 }
 
-bool hosting_is_settled(const struct hosting *hosting)
-{
-    return hosting->is_opened && !hosting->opening && !hosting->leaving;
-}
-
-/* ---- the end --------------------------------------------------------------------------------------------- */
+/* ---- the end ---------------------------------------------------------------------------------------- */
 
 void hosting_check_closed(struct hosting *hosting)
 {
-    if (!hosting->is_closing || hosting->is_closed || hosting->opening || hosting->leaving || hosting->duties ||
-        hosting->dirs_pending)
+    if (!hosting->is_closing || hosting->is_closed || hosting->opening || hosting->leaving ||
+        hosting->duties || hosting->dirs_pending)
         return;
     struct hosted *h, *next;
     HASH_ITER(hh, hosting->table, h, next)
-        if (h->status == HOSTED_OPEN)
-            hosted_leave(h, HOSTED_END_CLOSE);
+    if (h->status == HOSTED_OPEN)
+        hosted_leave(h, HOSTED_END_CLOSE);
     if (!hosting->leaving)
         hosting_close_dirs(hosting);
 }
@@ -342,7 +341,7 @@ void hosting_close(struct hosting *hosting)
     hosting_check_closed(hosting);
 }
 
-/* ---- timers ---------------------------------------------------------------------------------------------- */
+/* ---- timers ----------------------------------------------------------------------------------------- */
 
 static int64_t sooner(int64_t a, int64_t b)
 {
@@ -371,8 +370,8 @@ static int64_t retry_failed(struct hosting *hosting, int64_t now_ms)
 static void say_progress(struct hosting *hosting, int64_t now_ms)
 {
     if (hosting->next_progress_ms && now_ms >= hosting->next_progress_ms && hosting->found)
-        diag_log(hosting->diag, DIAG_INFO, "", "opening logs: %zu of %zu done", hosting->found - hosting->opening,
-                 hosting->found);
+        diag_log(hosting->diag, DIAG_INFO, "", "opening logs: %zu of %zu done",
+                 hosting->found - hosting->opening, hosting->found);
     if (!hosting->next_progress_ms || now_ms >= hosting->next_progress_ms)
         hosting->next_progress_ms = now_ms + HOSTING_PROGRESS_MS;
 }
@@ -398,5 +397,6 @@ int64_t hosting_tick(struct hosting *hosting, int64_t now_ms)
         for (size_t i = 0; i < hosting->dirs_count; i++)
             hosting_start_checkpoint(hosting, &hosting->dirs[i]);
     }
-    return sooner(retry_failed(hosting, now_ms), sooner(hosting->next_retention_ms, hosting->next_checkpoint_ms));
+    return sooner(retry_failed(hosting, now_ms),
+                  sooner(hosting->next_retention_ms, hosting->next_checkpoint_ms));
 }

@@ -1,9 +1,10 @@
 /* Hosting: the partitions that have their directory on this broker.
  *
- * Opens what the data directories hold, makes what the image assigns to this broker, leads what its state says, and
- * gives up what is not in the image any more. Everything that touches a disk is done on disk threads; the retention
- * and checkpoint timers live here. A partition that is given up, and all of them at the end, are let go by the last
- * holder of a reference: only then its log is closed, removed or set aside.
+ * Opens what the data directories hold, makes what the image assigns to this broker, leads what its state
+ * says, and gives up what is not in the image any more. Everything that touches a disk is done on disk
+ * threads; the retention and checkpoint timers live here. A partition that is given up is let go by the last
+ * holder of a reference: only then its log is removed or set aside. At the end, when nobody uses partitions
+ * any more, nobody is waited for.
  *
  * What this does not know: ZooKeeper. What is deleted and what is merely unknown it is told by its caller.
  * The cluster thread's alone.
@@ -33,8 +34,8 @@ struct hosting_settings {
 };
 
 struct hosting_events {
-    /* After hosting_open(), once: the directories are locked and every log in them was opened (or could not be, which
-     * is that partition's affair). With an error the broker can not start. */
+    /* After hosting_open(), once: the directories are locked and every log in them was opened (or could not
+     * be, which is that partition's affair). With an error the broker can not start. */
     void (*opened)(void *arg, const struct brook_error *error);
     /* Something about the hosted partitions of this topic has changed: follow it again. */
     void (*changed)(void *arg, const char *topic);
@@ -44,22 +45,26 @@ struct hosting_events {
 };
 
 /* Returns 0, -BROOK_E_NOMEM or -BROOK_E_IO. */
-int hosting_new(const struct hosting_settings *settings, struct inbox *inbox, const struct hosting_events *events,
-                struct hosting **ret_hosting);
-/* After `closed`, or without waiting for it (then the stop is not a clean one): joins the disk threads. NULL is fine. */
+int hosting_new(const struct hosting_settings *settings, struct inbox *inbox,
+                const struct hosting_events *events, struct hosting **ret_hosting);
+/* After `closed`, or without waiting for it (then the stop is not a clean one): joins the disk threads. NULL
+ * is fine. */
 void hosting_free(struct hosting *hosting);
 
 /* Lock and open the data directories of this cluster, then the logs in them. Once. */
 void hosting_open(struct hosting *hosting, const char *cluster_id);
-/* Give every partition back, close the logs, write checkpoints and, when all went well, the clean-stop marker. */
+/* Nobody uses a partition any more: close the logs, write checkpoints and, when all went well, the clean-stop
+ * marker. */
 void hosting_close(struct hosting *hosting);
 
-/* The broker epoch that stopped cleanly before this start, if all directories say so; else -1. Once opened. */
+/* The broker epoch that stopped cleanly before this start, if all directories say so; else -1. Once opened.
+ */
 int64_t hosting_clean_from(const struct hosting *hosting);
 /* The present registration: to be named by the clean-stop marker, and needed to begin to lead. */
 void hosting_set_broker_epoch(struct hosting *hosting, int64_t broker_epoch);
 
-/* Make the hosted partitions of the topic what the image says: open, create, configure, lead, stop leading. */
+/* Make the hosted partitions of the topic what the image says: open, create, configure, lead, stop leading.
+ */
 void hosting_follow(struct hosting *hosting, const struct image_topic *topic);
 /* The partition if it is hosted here and open; borrowed. NULL: not (yet). */
 struct partition *hosting_find(struct hosting *hosting, const struct image_topic *topic, int32_t number);
@@ -72,12 +77,10 @@ void hosting_unwant(struct hosting *hosting, const char *topic, const struct top
 void hosting_compare(struct hosting *hosting, const struct image *image);
 /* Whether something is marked, and hosting_give_up() was not called for it yet. */
 bool hosting_has_unwanted(const struct hosting *hosting);
-/* What is marked goes: removed if `is_deleted` says that its topic was deleted, else set aside and reported. */
+/* What is marked goes: removed if `is_deleted` says that its topic was deleted, else set aside and reported.
+ */
 void hosting_give_up(struct hosting *hosting, bool (*is_deleted)(void *arg, const struct topic_id *topic_id),
                      void *arg);
-
-/* Nothing is being opened or given up: what hosting_follow() asked for is done, or has failed. */
-bool hosting_is_settled(const struct hosting *hosting);
 
 /* Timers. Returns when to call again. */
 int64_t hosting_tick(struct hosting *hosting, int64_t now_ms);

@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- one log --------------------------------------------------------------------------------------------- */
+/* ---- one log ---------------------------------------------------------------------------------------- */
 
-/* A directory without a topic id is what a crash leaves between making it and naming it; it is empty then. With
- * records in it, nobody knows whose they are. */
+/* A directory without a topic id is what a crash leaves between making it and naming it; it is empty then.
+ * With records in it, nobody knows whose they are. */
 static void drop_nameless(struct hosted *h)
 {
     h->is_dropped = true;
@@ -31,6 +31,9 @@ static void open_run(struct disk_job *job)
 {
     struct hosted *h = CONTAINER_OF(job, struct hosted, job);
     char path[PATH_MAX];
+    h->is_cancelled = atomic_load_explicit(&h->hosting->stop_duties, memory_order_relaxed);
+    if (h->is_cancelled)
+        return;
     memset(&h->error, 0, sizeof h->error);
     memset(&h->recovery, 0, sizeof h->recovery);
     data_dir_partition_path(h->dir->dir, h->topic, h->number, path);
@@ -52,7 +55,8 @@ static void open_run(struct disk_job *job)
     h->err = data_dir_write_topic_id(h->dir->dir, h->topic, h->number, h->topic_id.bytes);
     pthread_mutex_unlock(&h->dir->lock);
     if (h->err) {
-        brook_error_set(&h->error, -h->err, "the topic id could not be written: %s", brook_error_text(h->err));
+        brook_error_set(&h->error, -h->err, "the topic id could not be written: %s",
+                        brook_error_text(h->err));
         log_close(TAKE(h->log));
     }
 }
@@ -63,7 +67,8 @@ static void say_recovered(const struct hosted *h)
     if (!h->recovery.scanned || h->is_new)
         return;
     diag_log(h->hosting->diag, h->recovery.bytes_cut ? DIAG_WARN : DIAG_INFO, hosted_subject(h, -1, subject),
-             "recovered: %" PRId64 " bytes read, %" PRId64 " bytes of a torn tail cut, %" PRId32 " indexes rebuilt",
+             "recovered: %" PRId64 " bytes read, %" PRId64 " bytes of a torn tail cut, %" PRId32
+             " indexes rebuilt",
              h->recovery.bytes_scanned, h->recovery.bytes_cut, h->recovery.indexes_rebuilt);
 }
 
@@ -112,7 +117,12 @@ static void open_done(struct disk_job *job)
     char subject[HOSTED_SUBJECT_BYTES];
     AUTO_FREE char *topic = strdup(h->topic);
     hosting->opening--;
-    if (h->is_dropped) {
+    if (h->is_cancelled) {
+        /* What was clean before is so still; what is new was not made. */
+        hosting->bad_ends += !h->is_new && !h->hint.clean;
+        h->status = HOSTED_LEAVING;
+        h->end = HOSTED_END_CLOSE;
+    } else if (h->is_dropped) {
         if (h->err || h->error.code)
             diag_log(hosting->diag, DIAG_WARN, hosted_subject(h, -1, subject), "%s",
                      h->error.code ? h->error.text : brook_error_text(h->err));
@@ -139,7 +149,7 @@ void hosted_start_open(struct hosted *h)
     disk_pool_submit(h->hosting->pool, &h->job);
 }
 
-/* ---- leaving --------------------------------------------------------------------------------------------- */
+/* ---- leaving ---------------------------------------------------------------------------------------- */
 
 static int set_aside(struct hosted *h)
 {
@@ -216,7 +226,8 @@ static void on_released(struct inbox_item *item)
     start_leave(CONTAINER_OF(item, struct hosted, released));
 }
 
-/* Whatever thread dropped the last reference; it may be an I/O loop, so the disk is not touched here. */
+/* Called by whatever thread dropped the last reference; it may be an I/O loop, so the disk is not touched
+ * here. */
 static void released_by_last(void *arg, struct log *log)
 {
     struct hosted *h = arg;
@@ -242,16 +253,22 @@ void hosted_leave(struct hosted *h, enum hosted_end end)
     h->led_epoch = -1;
     partition_marks(h->partition, &marks);
     h->high_watermark = marks.high_watermark;
+    if (end == HOSTED_END_CLOSE) { /* the I/O loops have ended: their last views are nobody's */
+        h->log = partition_take_log(h->partition);
+        partition_unref(TAKE(h->partition));
+        return start_leave(h);
+    }
     partition_unref(TAKE(h->partition));
     hosting->events.changed(hosting->events.arg, h->topic); /* so that the view lets go of it too */
 }
 
-/* ---- directories ----------------------------------------------------------------------------------------- */
+/* ---- directories ------------------------------------------------------------------------------------ */
 
 static void dir_open_run(struct disk_job *job)
 {
     struct host_dir *dir = CONTAINER_OF(job, struct host_dir, job);
-    dir->err = data_dir_open(dir->path, dir->hosting->broker_id, dir->hosting->cluster_id, &dir->dir, &dir->error);
+    dir->err =
+        data_dir_open(dir->path, dir->hosting->broker_id, dir->hosting->cluster_id, &dir->dir, &dir->error);
     if (dir->err && !dir->error.code)
         brook_error_set(&dir->error, -dir->err, "%.200s: %s", dir->path, brook_error_text(dir->err));
 }
@@ -283,8 +300,9 @@ static int add_found(struct host_dir *dir, struct brook_error *error)
         snprintf(name, sizeof name, "%s-%" PRId32, found[i].topic, found[i].partition);
         HASH_FIND_STR(hosting->table, name, h);
         if (h)
-            return brook_error_set(error, BROOK_E_CONFIG, "%.120s is in two data directories: %.50s and %.50s", name,
-                                   h->dir->path, dir->path);
+            return brook_error_set(error, BROOK_E_CONFIG,
+                                   "%.120s is in two data directories: %.50s and %.50s", name, h->dir->path,
+                                   dir->path);
         h = hosted_add(hosting, dir, found[i].topic, found[i].partition);
         if (!h)
             return brook_error_set(error, BROOK_E_NOMEM, "out of memory");
@@ -314,7 +332,7 @@ static void open_found(struct hosting *hosting)
     hosting->found = HASH_COUNT(hosting->table);
     struct hosted *h, *next;
     HASH_ITER(hh, hosting->table, h, next)
-        hosted_start_open(h);
+    hosted_start_open(h);
     check_opened(hosting);
 }
 

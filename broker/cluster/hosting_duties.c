@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A round over partitions: it holds a reference to each, so none can leave before the round is through with it. */
+/* A round over partitions: it holds a reference to each, so none can leave before the round is through with
+ * it. */
 struct round_item {
     struct partition *partition; /* NULL: not open, the numbers below are what is known */
     char *topic;
@@ -20,8 +21,8 @@ struct round_item {
 struct round {
     struct disk_job job;
     struct hosting *hosting;
-    struct host_dir *dir;          /* checkpoint */
-    struct hosted *hosted;         /* configure */
+    struct host_dir *dir;  /* checkpoint */
+    struct hosted *hosted; /* configure */
     struct log_settings settings;
     size_t count;
     struct round_item items[];
@@ -51,7 +52,7 @@ static struct round *round_new(struct hosting *hosting, struct host_dir *dir, bo
     round->dir = dir;
     for (struct hosted *h = hosting->table; h; h = h->hh.next) {
         bool is_open = h->status == HOSTED_OPEN;
-        if ((dir && h->dir != dir) || (only_open && !is_open))
+        if ((dir && h->dir != dir) || (only_open && !is_open) || (h->is_new && !is_open))
             continue;
         char *topic = strdup(h->topic);
         if (!topic) {
@@ -86,7 +87,7 @@ static void start(struct round *round, void (*run)(struct disk_job *job), void (
     disk_pool_submit(round->hosting->pool, &round->job);
 }
 
-/* ---- retention ------------------------------------------------------------------------------------------- */
+/* ---- retention -------------------------------------------------------------------------------------- */
 
 struct retained {
     int64_t now_ms;
@@ -136,7 +137,7 @@ void hosting_start_retention(struct hosting *hosting)
     start(round, retain_run, retain_done);
 }
 
-/* ---- checkpoints ----------------------------------------------------------------------------------------- */
+/* ---- checkpoints ------------------------------------------------------------------------------------ */
 
 static int write_checkpoint(struct host_dir *dir, struct round *round)
 {
@@ -202,7 +203,7 @@ int hosting_write_last_checkpoint(struct host_dir *dir)
     return err;
 }
 
-/* ---- settings -------------------------------------------------------------------------------------------- */
+/* ---- settings --------------------------------------------------------------------------------------- */
 
 static void configure_one(struct partition *p, void *arg)
 {

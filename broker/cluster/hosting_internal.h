@@ -1,7 +1,8 @@
-/* Inside of hosting, shared by hosting.c (the table: what is to be done), hosting_disk.c (opening, leaving: what runs on
- * disk threads) and hosting_duties.c (retention and checkpoints), and by nobody else.
+/* Inside of hosting, shared by hosting.c (the table: what is to be done), hosting_disk.c (opening, leaving:
+ * what runs on disk threads) and hosting_duties.c (retention and checkpoints), and by nobody else.
  *
  *               open job ok                release of the last reference        leave job
+ *                                          (at the end of all: at once)
  *   OPENING ----------------> OPEN ---> LEAVING ------------------------> LEAVING ---------> (gone)
  *      |  ^
  *      v  | retry
@@ -43,13 +44,14 @@ struct hosted {
     struct topic_id topic_id;
     char *topic;
     int32_t number;
-    bool is_new;       /* the directory is made by us */
-    bool is_dropped;   /* a directory without a topic id: it was removed (empty) or set aside at opening */
+    bool is_new;     /* the directory is made by us */
+    bool is_dropped; /* a directory without a topic id: it was removed (empty) or set aside at opening */
+    bool is_cancelled; /* the broker stops: the log was not opened */
     bool is_unwanted;
     bool is_configuring;
     enum hosted_end end;
-    int32_t led_epoch; /* -1: not led here */
-    struct partition *partition; /* OPEN: our reference */
+    int32_t led_epoch;                /* -1: not led here */
+    struct partition *partition;      /* OPEN: our reference */
     struct log_settings log_settings; /* in force */
     struct log_hint hint;
     int64_t high_watermark;
@@ -79,19 +81,19 @@ struct hosting {
     int64_t broker_epoch;
     int64_t clean_from;
 
-    size_t opening;          /* entries with an open job under way */
+    size_t opening; /* entries with an open job under way */
     size_t leaving;
     size_t failed;
     size_t dirs_pending;
-    size_t found;            /* by hosting_open() */
-    size_t bad_ends;         /* logs that did not close well */
-    bool is_loaded; /* the table holds everything that the directories do */
+    size_t found;    /* by hosting_open() */
+    size_t bad_ends; /* logs that did not close well */
+    bool is_loaded;  /* the table holds everything that the directories do */
     bool is_opened;
     bool has_unwanted;
     bool is_closing;
     bool is_closed;
     _Atomic bool stop_duties;
-    unsigned duties;         /* under way */
+    unsigned duties; /* under way */
     bool is_retaining;
     int64_t next_retention_ms;
     int64_t next_checkpoint_ms;
@@ -106,7 +108,7 @@ void hosting_check_closed(struct hosting *hosting);
 
 /* hosting_disk.c */
 void hosted_start_open(struct hosted *h);
-/* Drop our reference; when the last one is gone, `end` is carried out. */
+/* Drop our reference; when the last one is gone, `end` is carried out. (To close does not wait for that.) */
 void hosted_leave(struct hosted *h, enum hosted_end end);
 void hosting_open_dirs(struct hosting *hosting);
 void hosting_close_dirs(struct hosting *hosting);
@@ -115,7 +117,7 @@ void hosting_close_dirs(struct hosting *hosting);
 void hosting_start_retention(struct hosting *hosting);
 void hosting_start_checkpoint(struct hosting *hosting, struct host_dir *dir);
 void hosted_configure(struct hosted *h, const struct log_settings *settings);
-/* Write the last checkpoints of a directory whose logs are all closed. On a disk thread, while the cluster thread
- * leaves the table alone. Returns 0 or an error. */
+/* Write the last checkpoints of a directory whose logs are all closed. On a disk thread, while the cluster
+ * thread leaves the table alone. Returns 0 or an error. */
 int hosting_write_last_checkpoint(struct host_dir *dir);
 #endif

@@ -80,7 +80,7 @@ void image_free(struct image *image)
     free(image);
 }
 
-/* ---- topics ---------------------------------------------------------------------------------------------- */
+/* ---- topics ----------------------------------------------------------------------------------------- */
 
 struct image_topic *image_find(const struct image *image, const char *name)
 {
@@ -266,7 +266,8 @@ int image_put_topic(struct image *image, const char *name, struct znode_topic *n
     return 0;
 }
 
-size_t image_set_config(struct image_topic *topic, const struct znode_config *config, struct brook_error *error)
+size_t image_set_config(struct image_topic *topic, const struct znode_config *config,
+                        struct brook_error *error)
 {
     struct topic_config applied;
     memset(&applied, 0, sizeof applied);
@@ -287,7 +288,8 @@ static bool same_state(const struct image_partition *p, const struct znode_state
              !memcmp(p->isr_epochs, state->isr_epochs, (size_t)p->isr_count * sizeof *p->isr_epochs)));
 }
 
-int image_set_state(struct image_topic *topic, int32_t partition, const struct znode_state *state, int32_t version)
+int image_set_state(struct image_topic *topic, int32_t partition, const struct znode_state *state,
+                    int32_t version)
 {
     assert(partition >= 0 && partition < topic->node.partitions_count);
     struct image_partition *p = &topic->partitions[partition];
@@ -335,7 +337,7 @@ bool image_partition_state(const struct image_partition *p, struct znode_state *
     return true;
 }
 
-/* ---- deletion intents ------------------------------------------------------------------------------------ */
+/* ---- deletion intents ------------------------------------------------------------------------------- */
 
 static int compare_text(const void *a, const void *b)
 {
@@ -344,8 +346,8 @@ static int compare_text(const void *a, const void *b)
 
 bool image_is_deleting(const struct image *image, const char *name)
 {
-    return image->deleting_count > 0 &&
-           bsearch(&name, image->deleting, image->deleting_count, sizeof *image->deleting, compare_text) != NULL;
+    return image->deleting_count > 0 && bsearch(&name, image->deleting, image->deleting_count,
+                                                sizeof *image->deleting, compare_text) != NULL;
 }
 
 int image_set_deleting(struct image *image, const char *const *names, size_t count)
@@ -388,7 +390,7 @@ const char *image_deleting_at(const struct image *image, size_t index)
     return image->deleting[index];
 }
 
-/* ---- full reads ------------------------------------------------------------------------------------------ */
+/* ---- full reads ------------------------------------------------------------------------------------- */
 
 void image_begin_round(struct image *image)
 {
@@ -402,7 +404,7 @@ void image_end_round(struct image *image)
             image_remove_topic(image, image->sorted[i]->name);
 }
 
-/* ---- brokers --------------------------------------------------------------------------------------------- */
+/* ---- brokers ---------------------------------------------------------------------------------------- */
 
 static int compare_broker(const void *a, const void *b)
 {

@@ -1,8 +1,8 @@
 /* The image: what the cluster thread knows of the cluster, as read from ZooKeeper.
  *
- * The state reader fills it, hosting and the controller look at it, and views are made from it. It remembers which
- * topics changed, so that everything downstream costs what changed. It decides nothing and reads nothing.
- * The cluster thread's alone.
+ * The state reader fills it, hosting and the controller look at it, and views are made from it. It remembers
+ * which topics changed, so that everything downstream costs what changed. It decides nothing and reads
+ * nothing. The cluster thread's alone.
  */
 #ifndef BROOK_CLUSTER_IMAGE_H
 #define BROOK_CLUSTER_IMAGE_H
@@ -25,7 +25,7 @@ struct image_partition {
     int32_t isr_count;
     int32_t *isr; /* behind isr_epochs, in the same memory */
     int64_t *isr_epochs;
-    bool is_busy;        /* the controller is writing it */
+    bool is_busy; /* the controller is writing it */
 };
 
 struct image_topic {
@@ -42,7 +42,7 @@ struct image_topic {
     bool has_odd_directories; /* a write found some that it meant to make: they are made singly first */
     bool is_mending;
     bool is_mended;
-    uint64_t round; /* of the full read that saw it last */
+    uint64_t round;           /* of the full read that saw it last */
     struct view_block *block; /* NULL: to be made anew */
     bool is_changed;
     struct image_topic *next_changed;
@@ -64,23 +64,25 @@ struct image_broker {
 int image_new(const struct topic_config *defaults, struct image **ret_image);
 void image_free(struct image *image);
 
-/* ---- topics ---------------------------------------------------------------------------------------------- */
+/* ---- topics ----------------------------------------------------------------------------------------- */
 
 struct image_topic *image_find(const struct image *image, const char *name); /* NULL: not known */
 size_t image_topics_count(const struct image *image);
 struct image_topic *image_topic_at(const struct image *image, size_t index); /* by name */
 
-/* The topic's znode as read. Takes what `node` holds (which is zeroed), also on failure. A node with another topic
- * id makes the old topic one that is gone. Returns 0 or -BROOK_E_NOMEM. */
+/* The topic's znode as read. Takes what `node` holds (which is zeroed), also on failure. A node with another
+ * topic id makes the old topic one that is gone. Returns 0 or -BROOK_E_NOMEM. */
 int image_put_topic(struct image *image, const char *name, struct znode_topic *node, int32_t version,
                     struct image_topic **ret_topic);
 /* The znode is not there. */
 void image_remove_topic(struct image *image, const char *name);
-/* The topic's own settings over the broker's defaults. Returns how many could not be used; `error` is about the
- * first. */
-size_t image_set_config(struct image_topic *topic, const struct znode_config *config, struct brook_error *error);
+/* The topic's own settings over the broker's defaults. Returns how many could not be used; `error` is about
+ * the first. */
+size_t image_set_config(struct image_topic *topic, const struct znode_config *config,
+                        struct brook_error *error);
 /* A state as read or written; NULL: there is none. Returns 0 or -BROOK_E_NOMEM. */
-int image_set_state(struct image_topic *topic, int32_t partition, const struct znode_state *state, int32_t version);
+int image_set_state(struct image_topic *topic, int32_t partition, const struct znode_state *state,
+                    int32_t version);
 /* Returns false, and leaves *ret alone, when the partition has no state. */
 bool image_partition_state(const struct image_partition *partition, struct znode_state *ret);
 /* Names in /admin/delete_topics; copied. Returns 0 or -BROOK_E_NOMEM. */
@@ -91,13 +93,13 @@ size_t image_deleting_count(const struct image *image);
 const char *image_deleting_at(const struct image *image, size_t index);
 bool image_is_deleting(const struct image *image, const char *name);
 
-/* ---- full reads ------------------------------------------------------------------------------------------ */
+/* ---- full reads ------------------------------------------------------------------------------------- */
 
 /* Topics put from now on carry a new round; image_end_round() removes those that do not. */
 void image_begin_round(struct image *image);
 void image_end_round(struct image *image);
 
-/* ---- brokers --------------------------------------------------------------------------------------------- */
+/* ---- brokers ---------------------------------------------------------------------------------------- */
 
 /* Those alive. Takes the array and what is in it; sorts it. */
 void image_set_brokers(struct image *image, struct image_broker *brokers, size_t count);
@@ -105,7 +107,7 @@ const struct image_broker *image_brokers(const struct image *image, size_t *ret_
 /* Borrowed, good until the brokers change. */
 const struct controller_brokers *image_alive(const struct image *image);
 
-/* ---- changes --------------------------------------------------------------------------------------------- */
+/* ---- changes ---------------------------------------------------------------------------------------- */
 
 /* Look at the topic again. */
 void image_mark(struct image_topic *topic);

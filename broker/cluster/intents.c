@@ -69,8 +69,8 @@ static int copy_config(struct intent *i, const struct znode_config *config)
 }
 
 struct intent *intent_new(enum intent_kind kind, const char *topic, int32_t partitions, int32_t replicas,
-                          const struct znode_config *config, bool validate_only, int timeout_ms, struct inbox *inbox,
-                          cluster_topic_callback *callback, void *arg)
+                          const struct znode_config *config, bool validate_only, int timeout_ms,
+                          struct inbox *inbox, cluster_topic_callback *callback, void *arg)
 {
     struct intent *i;
     do
@@ -89,7 +89,7 @@ struct intent *intent_new(enum intent_kind kind, const char *topic, int32_t part
     return i;
 }
 
-/* ---- answering ------------------------------------------------------------------------------------------- */
+/* ---- answering -------------------------------------------------------------------------------------- */
 
 /* The answer travels by itself, so that the intent may still be pointed to by a call. */
 struct answer {
@@ -153,7 +153,7 @@ void intent_refuse(struct intent *i, int code, const char *why)
     fail(i, code, "%s", why);
 }
 
-/* ---- calls ----------------------------------------------------------------------------------------------- */
+/* ---- calls ------------------------------------------------------------------------------------------ */
 
 static struct coordinator_call begin(struct intent *i, coordinator_callback *callback)
 {
@@ -182,7 +182,7 @@ static void written(struct intent *i)
     i->is_written = true; /* seen to be done at the end of this turn at the earliest */
 }
 
-/* ---- create ---------------------------------------------------------------------------------------------- */
+/* ---- create ----------------------------------------------------------------------------------------- */
 
 static void send_create(struct intent *i);
 
@@ -237,7 +237,8 @@ static void created(void *arg, const struct coordinator_reply *reply)
     fail_plainly(i, reply->err);
 }
 
-/* Settings that are there without a topic are left by somebody who wrote them and got no further: replaced. */
+/* Settings that are there without a topic are left by somebody who wrote them and got no further: replaced.
+ */
 static void send_create(struct intent *i)
 {
     struct path path;
@@ -298,8 +299,9 @@ static bool check_counts(struct intent *i)
         return false;
     }
     if (i->replicas != 1) {
-        fail(i, BROOK_E_INVALID_REPLICATION, "topic %s: %" PRId32 " replicas asked for; this version keeps one replica",
-             i->topic, i->replicas);
+        fail(i, BROOK_E_INVALID_REPLICATION,
+             "topic %s: %" PRId32 " replicas asked for; this version keeps one replica", i->topic,
+             i->replicas);
         return false;
     }
     return true;
@@ -333,7 +335,7 @@ static void create(struct intent *i)
     send_create(i);
 }
 
-/* ---- delete ---------------------------------------------------------------------------------------------- */
+/* ---- delete ----------------------------------------------------------------------------------------- */
 
 static void send_delete(struct intent *i);
 
@@ -391,7 +393,7 @@ static void doomed_read(void *arg, const struct coordinator_reply *reply)
         answer(i);
 }
 
-/* ---- add partitions -------------------------------------------------------------------------------------- */
+/* ---- add partitions --------------------------------------------------------------------------------- */
 
 static void read_grown(struct intent *i);
 
@@ -471,8 +473,8 @@ static void grown_read(void *arg, const struct coordinator_reply *reply)
         written(i);
     else if (i->partitions <= node.partitions_count || i->partitions > ZNODE_PARTITIONS_MAX)
         fail(i, BROOK_E_INVALID_PARTITIONS,
-             "topic %s has %" PRId32 " partitions; it can grow to %d, and %" PRId32 " was asked for", i->topic,
-             node.partitions_count, ZNODE_PARTITIONS_MAX, i->partitions);
+             "topic %s has %" PRId32 " partitions; it can grow to %d, and %" PRId32 " was asked for",
+             i->topic, node.partitions_count, ZNODE_PARTITIONS_MAX, i->partitions);
     else
         send_grown(i, &node, reply->stat.version);
     znode_topic_done(&node);
@@ -484,7 +486,7 @@ static void read_grown(struct intent *i)
     coordinator_get(i->all->s.coordinator, path_topic(&path, i->topic), begin(i, grown_read));
 }
 
-/* ---- seen to be done ------------------------------------------------------------------------------------- */
+/* ---- seen to be done -------------------------------------------------------------------------------- */
 
 static bool is_led(const struct intent *i)
 {
@@ -547,7 +549,7 @@ int64_t intents_tick(struct intents *all, int64_t now_ms, bool view_is_current)
     return due;
 }
 
-/* ---- life ------------------------------------------------------------------------------------------------ */
+/* ---- life ------------------------------------------------------------------------------------------- */
 
 int intents_new(const struct intents_settings *settings, struct intents **ret_intents)
 {

@@ -48,7 +48,7 @@ struct state_reader {
 
 static void pump(struct state_reader *r);
 
-/* ---- steps ----------------------------------------------------------------------------------------------- */
+/* ---- steps ------------------------------------------------------------------------------------------ */
 
 static void fail(struct state_reader *r, int err)
 {
@@ -81,7 +81,8 @@ static void step_free(struct step *step)
     free(step);
 }
 
-static void issue(struct step *step, int32_t number, bool children, const char *path, coordinator_callback *callback)
+static void issue(struct step *step, int32_t number, bool children, const char *path,
+                  coordinator_callback *callback)
 {
     struct state_reader *r = step->reader;
     struct call *call = malloc(sizeof *call);
@@ -123,7 +124,7 @@ static void say_odd(struct state_reader *r, const char *path, const struct brook
     r->events.odd(r->events.arg, path, error);
 }
 
-/* ---- brokers --------------------------------------------------------------------------------------------- */
+/* ---- brokers ---------------------------------------------------------------------------------------- */
 
 static void broker_read(void *arg, const struct coordinator_reply *reply)
 {
@@ -168,7 +169,7 @@ static void brokers_listed(void *arg, const struct coordinator_reply *reply)
     step_release(step);
 }
 
-/* ---- topics ---------------------------------------------------------------------------------------------- */
+/* ---- topics ----------------------------------------------------------------------------------------- */
 
 static void state_read(void *arg, const struct coordinator_reply *reply)
 {
@@ -179,7 +180,8 @@ static void state_read(void *arg, const struct coordinator_reply *reply)
     struct brook_error error;
     struct znode_state state;
     struct path path;
-    if (topic && topic_id_equal(&topic->node.topic_id, &step->topic_id) && number < topic->node.partitions_count) {
+    if (topic && topic_id_equal(&topic->node.topic_id, &step->topic_id) &&
+        number < topic->node.partitions_count) {
         if (reply->err == -BROOK_E_NO_NODE)
             image_set_state(topic, number, NULL, -1);
         else if (!reply->err && znode_decode_state(reply->data, reply->data_bytes, &state, &error))
@@ -190,7 +192,8 @@ static void state_read(void *arg, const struct coordinator_reply *reply)
     step_release(step);
 }
 
-static void add_states(struct state_reader *r, const struct image_topic *topic, const int32_t *numbers, size_t count)
+static void add_states(struct state_reader *r, const struct image_topic *topic, const int32_t *numbers,
+                       size_t count)
 {
     struct step *step = add(r, STEP_STATES, topic->name);
     if (!step)
@@ -217,7 +220,8 @@ static void config_read(void *arg, const struct coordinator_reply *reply)
     struct path path;
     if (topic && !reply->err && znode_decode_config(reply->data, reply->data_bytes, &config, &error))
         say_odd(r, path_topic_config(&path, step->name), &error);
-    else if (topic && (!reply->err || reply->err == -BROOK_E_NO_NODE) && image_set_config(topic, &config, &error))
+    else if (topic && (!reply->err || reply->err == -BROOK_E_NO_NODE) &&
+             image_set_config(topic, &config, &error))
         say_odd(r, path_topic_config(&path, step->name), &error);
     znode_config_done(&config);
     step_release(step);
@@ -255,7 +259,7 @@ static void topics_listed(void *arg, const struct coordinator_reply *reply)
     step_release(step);
 }
 
-/* ---- the queue ------------------------------------------------------------------------------------------- */
+/* ---- the queue -------------------------------------------------------------------------------------- */
 
 /* Returns whether the step is issued whole. */
 static bool issue_step(struct step *step)

@@ -1,9 +1,8 @@
 /* The state reader: reads what ZooKeeper says about topics, partitions and brokers into the image.
  *
- * Reads are pipelined, a bounded number at a time, so that ten thousand partitions take one pass. What is asked for
- * while a pass is under way joins it. Absence at any level is a fact, not an error; an error makes the pass fail as
- * a whole, and it is for the caller to ask again later.
- * The cluster thread's alone.
+ * Reads are pipelined, a bounded number at a time, so that ten thousand partitions take one pass. What is
+ * asked for while a pass is under way joins it. Absence at any level is a fact, not an error; an error makes
+ * the pass fail as a whole, and it is for the caller to ask again later. The cluster thread's alone.
  */
 #ifndef BROOK_CLUSTER_STATE_READER_H
 #define BROOK_CLUSTER_STATE_READER_H
@@ -16,8 +15,8 @@
 struct state_reader;
 
 struct state_reader_events {
-    /* Nothing is under way any more. `err`: 0, or what the first read that failed said: then everything has to be
-     * read again some time. */
+    /* Nothing is under way any more. `err`: 0, or what the first read that failed said: then everything has
+     * to be read again some time. */
     void (*settled)(void *arg, int err);
     /* A znode that makes no sense, or settings that can not be used: what was known is kept. */
     void (*odd)(void *arg, const char *path, const struct brook_error *error);

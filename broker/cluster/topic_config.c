@@ -85,7 +85,8 @@ static bool parse(const char *text, int64_t *ret)
     return true;
 }
 
-static int apply_entry(struct topic_config *config, const struct znode_config_entry *entry, struct brook_error *error)
+static int apply_entry(struct topic_config *config, const struct znode_config_entry *entry,
+                       struct brook_error *error)
 {
     if (!strcmp(entry->key, "durability"))
         return brook_error_set(error, BROOK_E_INVALID_CONFIG,
@@ -99,7 +100,8 @@ static int apply_entry(struct topic_config *config, const struct znode_config_en
                                entry->value);
     if (value < s->min || value > s->max)
         return brook_error_set(error, BROOK_E_INVALID_CONFIG,
-                               "%s: %" PRId64 " is outside %" PRId64 " to %" PRId64, s->key, value, s->min, s->max);
+                               "%s: %" PRId64 " is outside %" PRId64 " to %" PRId64, s->key, value, s->min,
+                               s->max);
     store(config, s, value);
     return 0;
 }

@@ -14,7 +14,6 @@
 #include <string.h>
 #include <uthash.h>
 
-
 #define ENDED_MAX 256
 
 /* One topic's removal: a chain of calls. */
@@ -47,7 +46,8 @@ struct topic_deletions {
     int32_t epoch_version;
 };
 
-int topic_deletions_new(const struct topic_deletions_settings *settings, struct topic_deletions **ret_deletions)
+int topic_deletions_new(const struct topic_deletions_settings *settings,
+                        struct topic_deletions **ret_deletions)
 {
     struct topic_deletions *all = calloc(1, sizeof *all);
     if (!all)
@@ -89,7 +89,7 @@ void topic_deletions_free(struct topic_deletions *all)
         return;
     struct deletion *d, *next;
     HASH_ITER(hh, all->table, d, next)
-        deletion_free(d);
+    deletion_free(d);
     free(all);
 }
 
@@ -111,7 +111,8 @@ static struct coordinator_call call_of(struct deletion *d, coordinator_callback 
     return (struct coordinator_call){.inbox = d->all->s.inbox, .callback = callback, .arg = d};
 }
 
-/* The chain ends. Whether it did all or failed, a little later it may begin anew, if there is an intent then. */
+/* The chain ends. Whether it did all or failed, a little later it may begin anew, if there is an intent then.
+ */
 static void end(struct deletion *d)
 {
     d->is_running = false;
@@ -130,7 +131,8 @@ static bool goes_on(struct deletion *d, int err)
     return false;
 }
 
-/* Every write needs the seat, and the intent: without it the topic of this name is another one, made since. */
+/* Every write needs the seat, and the intent: without it the topic of this name is another one, made since.
+ */
 static struct coordinator_multi *fenced_multi(struct deletion *d)
 {
     struct path path;
@@ -161,7 +163,7 @@ static bool check_epoch(struct deletion *d, const struct coordinator_reply *repl
     return false;
 }
 
-/* ---- last step ------------------------------------------------------------------------------------------- */
+/* ---- last step -------------------------------------------------------------------------------------- */
 
 static void removed(void *arg, const struct coordinator_reply *reply)
 {
@@ -204,7 +206,7 @@ static void config_seen(void *arg, const struct coordinator_reply *reply)
     remove_topic(d);
 }
 
-/* ---- what is below the topic's node ----------------------------------------------------------------------- */
+/* ---- what is below the topic's node ----------------------------------------------------------------- */
 
 static void remove_more(struct deletion *d);
 
@@ -255,7 +257,7 @@ static void list_tree(struct deletion *d)
     tree_list(d->all->s.coordinator, path_topic(&path, d->name), d->all->s.inbox, tree_listed, d);
 }
 
-/* ---- offsets that groups stored --------------------------------------------------------------------------- */
+/* ---- offsets that groups stored --------------------------------------------------------------------- */
 
 static void next_group(struct deletion *d);
 
@@ -321,7 +323,7 @@ static void groups_listed(void *arg, const struct coordinator_reply *reply)
     next_group(d);
 }
 
-/* ---- first step ------------------------------------------------------------------------------------------ */
+/* ---- first step ------------------------------------------------------------------------------------- */
 
 static void node_read(void *arg, const struct coordinator_reply *reply)
 {
@@ -351,8 +353,8 @@ static void prune(struct topic_deletions *all)
     if (HASH_COUNT(all->table) < ENDED_MAX)
         return;
     HASH_ITER(hh, all->table, d, next)
-        if (!d->is_running && clock_boot_ms() >= d->not_before_ms)
-            deletion_free(d);
+    if (!d->is_running && clock_boot_ms() >= d->not_before_ms)
+        deletion_free(d);
 }
 
 static struct deletion *find_or_add(struct topic_deletions *all, const char *topic)

@@ -1,10 +1,10 @@
 /* Removing deleted topics from ZooKeeper, as the controller.
  *
- * The intent is /admin/delete_topics/<T>, and it is the last thing that goes: whoever is controller finds it and does
- * all of this again, so every step may be repeated. First the offsets that groups stored are emptied in place (their
- * owners are left alone), then what is below the topic's node goes in chunks, then one multi removes the node, the
- * settings and the intent, leaves a tombstone with the topic id, and announces it.
- * The cluster thread's alone.
+ * The intent is /admin/delete_topics/<T>, and it is the last thing that goes: whoever is controller finds it
+ * and does all of this again, so every step may be repeated. First the offsets that groups stored are emptied
+ * in place (their owners are left alone), then what is below the topic's node goes in chunks, then one multi
+ * removes the node, the settings and the intent, leaves a tombstone with the topic id, and announces it. The
+ * cluster thread's alone.
  */
 #ifndef BROOK_CLUSTER_TOPIC_DELETION_H
 #define BROOK_CLUSTER_TOPIC_DELETION_H
@@ -26,13 +26,14 @@ struct topic_deletions_settings {
     void *arg;
 };
 
-int topic_deletions_new(const struct topic_deletions_settings *settings, struct topic_deletions **ret_deletions);
+int topic_deletions_new(const struct topic_deletions_settings *settings,
+                        struct topic_deletions **ret_deletions);
 /* After the coordinator was freed and the inbox drained. NULL is fine. */
 void topic_deletions_free(struct topic_deletions *deletions);
 
 void topic_deletions_start(struct topic_deletions *deletions, int32_t epoch_version);
 void topic_deletions_stop(struct topic_deletions *deletions);
-/* Level-triggered: there is an intent for this topic. Nothing happens if it is being worked on, or failed a moment
- * ago, or too many are. */
+/* Level-triggered: there is an intent for this topic. Nothing happens if it is being worked on, or failed a
+ * moment ago, or too many are. */
 void topic_deletions_want(struct topic_deletions *deletions, const char *topic);
 #endif

@@ -32,7 +32,7 @@ static uint32_t hash_bytes(const void *data, size_t bytes)
     return hash ^ (hash >> 15);
 }
 
-/* ---- blocks ---------------------------------------------------------------------------------------------- */
+/* ---- blocks ----------------------------------------------------------------------------------------- */
 
 static void block_free(struct view_block *block)
 {
@@ -115,7 +115,7 @@ struct view_block *view_block_new(const struct view_block_source *source)
     return block;
 }
 
-/* ---- building -------------------------------------------------------------------------------------------- */
+/* ---- building --------------------------------------------------------------------------------------- */
 
 static int copy_brokers(struct view *view, const struct view_source *source)
 {
@@ -204,7 +204,7 @@ void view_unref(struct view *view)
     free(view);
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------- */
+/* ---- reading ---------------------------------------------------------------------------------------- */
 
 uint64_t view_version(const struct view *view)
 {

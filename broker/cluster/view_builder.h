@@ -26,7 +26,8 @@ struct view_block_source {
     const struct topic_config *config;
     bool being_deleted;
     int32_t partitions_count;
-    /* `arg`, number -> the partition; replicas and isr point to memory that lives until the call for the next. */
+    /* `arg`, number -> the partition; replicas and isr point to memory that lives until the call for the
+     * next. */
     void (*partition)(const void *arg, int32_t number, struct view_partition *ret);
     const void *arg;
 };

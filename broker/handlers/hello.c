@@ -31,8 +31,8 @@ void handle_hello(struct request *r)
     uint32_t version = asked->version_max < VERSION_MAX ? asked->version_max : VERSION_MAX;
     if (version < VERSION_MIN || version < asked->version_min) {
         request_fail(r, BROOK_E_UNSUPPORTED_VERSION,
-                     "this broker speaks protocol versions %d to %d, the client %u to %u", VERSION_MIN, VERSION_MAX,
-                     asked->version_min, asked->version_max);
+                     "this broker speaks protocol versions %d to %d, the client %u to %u", VERSION_MIN,
+                     VERSION_MAX, asked->version_min, asked->version_max);
         return;
     }
     r->peer->version = version;

@@ -1,5 +1,5 @@
-/* ListOffsets: where logs begin and end, and which offset a time has. Lookups by time may read and expand a batch: they
- * go to a disk thread.
+/* ListOffsets: where logs begin and end, and which offset a time has. Lookups by time may read and expand a
+ * batch: they go to a disk thread.
  */
 #include "broker/handlers/handlers.h"
 
@@ -70,19 +70,20 @@ static void one_is_done(struct listing *listing)
         finish(listing);
 }
 
-/* ---- on a disk thread ---------------------------------------------------------------------------------------- */
+/* ---- on a disk thread ---------------------------------------------------------------------------------- */
 
 static void find_time(struct disk_work *work)
 {
     struct lookup *l = CONTAINER_OF(work, struct lookup, work);
-    int r = log_find_time(partition_log(l->partition), l->wanted, l->high_watermark, l->expanded_bytes_max, &l->offset,
-                          &l->timestamp);
+    int r = log_find_time(partition_log(l->partition), l->wanted, l->high_watermark, l->expanded_bytes_max,
+                          &l->offset, &l->timestamp);
     if (r == -BROOK_E_NOT_FOUND) {
         l->offset = l->high_watermark;
         l->timestamp = -1;
     } else if (r < 0) {
         brook_error_set(&l->error, r, "partition %s/%d: can not look for time %" PRId64 ": %s",
-                        partition_topic(l->partition), partition_number(l->partition), l->wanted, brook_error_text(r));
+                        partition_topic(l->partition), partition_number(l->partition), l->wanted,
+                        brook_error_text(r));
     }
 }
 
@@ -93,14 +94,15 @@ static void time_found(struct disk_work *work)
     one_is_done(l->listing);
 }
 
-/* ---- the request ------------------------------------------------------------------------------------------- */
+/* ---- the request --------------------------------------------------------------------------------------- */
 
 static void look(struct request *r, struct lookup *l, const Brook__ListOffsetsPartition *entry)
 {
     const struct view_topic *topic;
     struct partition *p;
     struct partition_marks marks;
-    if (request_find_led(r->loop, &entry->topic_id, entry->partition, entry->current_epoch, &topic, &p, &l->error) < 0)
+    if (request_find_led(r->loop, &entry->topic_id, entry->partition, entry->current_epoch, &topic, &p,
+                         &l->error) < 0)
         return;
     partition_marks(p, &marks);
     l->leader_epoch = marks.leader_epoch;
@@ -122,7 +124,8 @@ static void look(struct request *r, struct lookup *l, const Brook__ListOffsetsPa
         r->loop->ops->submit(r->loop, &l->work);
         break;
     default:
-        brook_error_set(&l->error, BROOK_E_UNSUPPORTED, "this broker does not know offset query %d", (int)entry->query);
+        brook_error_set(&l->error, BROOK_E_UNSUPPORTED, "this broker does not know offset query %d",
+                        (int)entry->query);
     }
 }
 
@@ -131,8 +134,8 @@ void handle_list_offsets(struct request *r)
     const Brook__ListOffsetsRequest *asked = r->message->list_offsets;
     uint32_t most = r->loop->settings->partitions_per_request_max;
     if (asked->n_partitions > most) {
-        request_fail(r, BROOK_E_TOO_MANY, "%zu partitions in one request, at most %u are allowed", asked->n_partitions,
-                     most);
+        request_fail(r, BROOK_E_TOO_MANY, "%zu partitions in one request, at most %u are allowed",
+                     asked->n_partitions, most);
         return;
     }
     struct listing *listing = request_alloc(r, sizeof *listing + asked->n_partitions * sizeof(struct lookup));

@@ -83,8 +83,8 @@ static int fill_asked(struct request *r, const ProtobufCBinaryData *name, Brook_
     info->has_name = true;
     info->name = *name;
     if (!name_is_legal_topic(name->data, name->len))
-        brook_error_set(&error, BROOK_E_ILLEGAL_NAME, "a topic name has 1 to %d characters of A-Z a-z 0-9 . _ -",
-                        TOPIC_NAME_BYTES_MAX);
+        brook_error_set(&error, BROOK_E_ILLEGAL_NAME,
+                        "a topic name has 1 to %d characters of A-Z a-z 0-9 . _ -", TOPIC_NAME_BYTES_MAX);
     else if (!(topic = view_topic(r->loop->view, name->data, name->len)))
         brook_error_set(&error, BROOK_E_UNKNOWN_TOPIC, "there is no topic %.*s", (int)name->len,
                         (const char *)name->data);
@@ -124,8 +124,8 @@ void handle_metadata(struct request *r)
         return;
     }
     if (asked->n_topics > r->loop->settings->topics_per_request_max) {
-        request_fail(r, BROOK_E_TOO_MANY, "%zu topics asked for at once, at most %u are allowed", asked->n_topics,
-                     r->loop->settings->topics_per_request_max);
+        request_fail(r, BROOK_E_TOO_MANY, "%zu topics asked for at once, at most %u are allowed",
+                     asked->n_topics, r->loop->settings->topics_per_request_max);
         return;
     }
     Brook__Response response = BROOK__RESPONSE__INIT;

@@ -1,5 +1,6 @@
-/* Produce: batches are checked where they lie, then queued to their partitions; the loop writes each partition's queue
- * once per turn. One bad batch refuses the whole request with nothing written; all other troubles are a partition's own.
+/* Produce: batches are checked where they lie, then queued to their partitions; the loop writes each
+ * partition's queue once per turn. One bad batch refuses the whole request with nothing written; all other
+ * troubles are a partition's own.
  */
 #include "broker/handlers/handlers.h"
 
@@ -26,7 +27,7 @@ struct produce {
     struct part parts[];
 };
 
-/* ---- looking at what came ---------------------------------------------------------------------------------- */
+/* ---- looking at what came ------------------------------------------------------------------------------ */
 
 static int check_shape(const struct request *r, const Brook__ProduceRequest *asked, struct brook_error *error)
 {
@@ -34,15 +35,16 @@ static int check_shape(const struct request *r, const Brook__ProduceRequest *ask
     if (asked->n_partitions == 0)
         return brook_error_set(error, BROOK_E_INVALID, "a produce request without partitions");
     if (asked->n_partitions > most)
-        return brook_error_set(error, BROOK_E_TOO_MANY, "%zu partitions in one request, at most %u are allowed",
-                               asked->n_partitions, most);
+        return brook_error_set(error, BROOK_E_TOO_MANY,
+                               "%zu partitions in one request, at most %u are allowed", asked->n_partitions,
+                               most);
     uint64_t sum = 0;
     for (size_t i = 0; i < asked->n_partitions; i++)
         sum += asked->partitions[i]->records_bytes;
     if (sum != r->records_bytes)
         return brook_error_set(error, BROOK_E_BAD_FRAME,
-                               "the entries say %llu bytes of records, the frame has %zu", (unsigned long long)sum,
-                               r->records_bytes);
+                               "the entries say %llu bytes of records, the frame has %zu",
+                               (unsigned long long)sum, r->records_bytes);
     return 0;
 }
 
@@ -62,8 +64,8 @@ static int count_batches(const struct request *r, const Brook__ProduceRequest *a
             struct batch_header h;
             int e = batch_read_header(at, (size_t)(end - at), &h);
             if (e == -BROOK_E_AGAIN)
-                return brook_error_set(error, BROOK_E_BAD_BATCH, "entry %zu (partition %d): a batch is cut off", i,
-                                       entry->partition);
+                return brook_error_set(error, BROOK_E_BAD_BATCH,
+                                       "entry %zu (partition %d): a batch is cut off", i, entry->partition);
             if (e < 0)
                 return brook_error_set(error, e, "entry %zu (partition %d): %s", i, entry->partition,
                                        brook_error_text(e));
@@ -72,15 +74,16 @@ static int count_batches(const struct request *r, const Brook__ProduceRequest *a
         }
     }
     if (count > BATCHES_PER_REQUEST_MAX)
-        return brook_error_set(error, BROOK_E_TOO_MANY, "%zu batches in one request, at most %d are allowed", count,
-                               BATCHES_PER_REQUEST_MAX);
+        return brook_error_set(error, BROOK_E_TOO_MANY, "%zu batches in one request, at most %d are allowed",
+                               count, BATCHES_PER_REQUEST_MAX);
     *ret_count = count;
     return 0;
 }
 
-/* Check the batches of an entry. A too large one is the topic's refusal (in part->append.error), not a bad one. */
-static int check_batches(struct part *part, const Brook__ProducePartition *entry, uint8_t *at, size_t message_bytes_max,
-                         struct brook_error *error)
+/* Check the batches of an entry. A too large one is the topic's refusal (in part->append.error), not a bad
+ * one. */
+static int check_batches(struct part *part, const Brook__ProducePartition *entry, uint8_t *at,
+                         size_t message_bytes_max, struct brook_error *error)
 {
     const uint8_t *end = at + entry->records_bytes;
     struct brook_error why;
@@ -107,19 +110,21 @@ static void check_replicas(const struct view_topic *topic, int32_t partition, st
     int32_t isr = topic->partitions[partition].isr_count;
     if (isr < topic->config.min_insync_replicas)
         brook_error_set(error, BROOK_E_NOT_ENOUGH_REPLICAS,
-                        "partition %s/%d: %d replicas in sync, min.insync.replicas is %d", topic->name, partition,
-                        isr, topic->config.min_insync_replicas);
+                        "partition %s/%d: %d replicas in sync, min.insync.replicas is %d", topic->name,
+                        partition, isr, topic->config.min_insync_replicas);
 }
 
-/* Find the partition of an entry and check its batches. Returns an error only when the whole request is bad. */
-static int prepare(struct request *r, struct part *part, const Brook__ProducePartition *entry, uint8_t *records,
-                   struct brook_error *error)
+/* Find the partition of an entry and check its batches. Returns an error only when the whole request is bad.
+ */
+static int prepare(struct request *r, struct part *part, const Brook__ProducePartition *entry,
+                   uint8_t *records, struct brook_error *error)
 {
     const struct view_topic *topic = NULL;
     struct partition *partition = NULL;
     struct partition_append *append = &part->append;
     size_t message_bytes_max = (size_t)r->loop->settings->message_bytes_max;
-    int e = request_find_led(r->loop, &entry->topic_id, entry->partition, -1, &topic, &partition, &append->error);
+    int e =
+        request_find_led(r->loop, &entry->topic_id, entry->partition, -1, &topic, &partition, &append->error);
     if (e == 0) {
         message_bytes_max = (size_t)topic->config.message_bytes_max;
         if (append->wait_for_all)
@@ -132,7 +137,7 @@ static int prepare(struct request *r, struct part *part, const Brook__ProducePar
     return 0;
 }
 
-/* ---- answering --------------------------------------------------------------------------------------------- */
+/* ---- answering ----------------------------------------------------------------------------------------- */
 
 static int fill_answer(struct request *r, const struct part *part, Brook__ProducedPartition *out)
 {
@@ -224,9 +229,10 @@ static void give_up(struct request *r)
         finish(p);
 }
 
-/* ---- the request ------------------------------------------------------------------------------------------- */
+/* ---- the request --------------------------------------------------------------------------------------- */
 
-static struct produce *produce_new(struct request *r, const Brook__ProduceRequest *asked, size_t batches_count)
+static struct produce *produce_new(struct request *r, const Brook__ProduceRequest *asked,
+                                   size_t batches_count)
 {
     size_t head = sizeof(struct produce) + asked->n_partitions * sizeof(struct part);
     struct produce *p = request_alloc(r, head + batches_count * sizeof(struct log_batch));
@@ -308,7 +314,8 @@ void handle_produce(struct request *r)
     r->state = p;
     if (asked->acks == BROOK__ACKS__ACKS_ALL) {
         r->on_deadline = give_up;
-        request_set_deadline(r, r->loop->now_ns + (int64_t)request_timeout_ms(r, asked->timeout_ms) * 1000000);
+        request_set_deadline(r,
+                             r->loop->now_ns + (int64_t)request_timeout_ms(r, asked->timeout_ms) * 1000000);
     }
     enqueue_all(r, p);
 }

@@ -1,5 +1,6 @@
-/* Pull: read record batches, waiting for them if need be. Sessions are pull_session.h's; here a request is judged, the
- * session's ready entries are looked at in turn, and an answer is put together or the request parked.
+/* Pull: read record batches, waiting for them if need be. Sessions are pull_session.h's; here a request is
+ * judged, the session's ready entries are looked at in turn, and an answer is put together or the request
+ * parked.
  */
 #include "broker/handlers/handlers.h"
 
@@ -17,7 +18,7 @@
 /* Looks at one entry that keeps changing under our eyes. */
 #define LOOKS_MAX 8
 
-/* ---- an answer being put together -------------------------------------------------------------------------- */
+/* ---- an answer being put together ---------------------------------------------------------------------- */
 
 struct answer {
     struct pull_session *session;
@@ -83,7 +84,8 @@ static void add_error(struct answer *a, struct pull_entry *e, const struct brook
     Brook__PulledPartition *part = add_part(a, e);
     part->status = request_status(a->request, error);
     if (!part->status) { /* no memory for a sentence: not for silence either */
-        static Brook__Status busy = {PROTOBUF_C_MESSAGE_INIT(&brook__status__descriptor), 1, BROOK_E_BUSY, 0, {0, NULL}};
+        static Brook__Status busy = {
+            PROTOBUF_C_MESSAGE_INIT(&brook__status__descriptor), 1, BROOK_E_BUSY, 0, {0, NULL}};
         part->status = &busy;
     }
     if (marks)
@@ -92,7 +94,7 @@ static void add_error(struct answer *a, struct pull_entry *e, const struct brook
     pull_entry_make_ready(e);
 }
 
-/* ---- looking at one entry ---------------------------------------------------------------------------------- */
+/* ---- looking at one entry ------------------------------------------------------------------------------ */
 
 static void add_range(struct answer *a, struct pull_entry *e, const struct partition_marks *marks,
                       const struct log_range *range)
@@ -120,8 +122,8 @@ static void say_out_of_range(const struct view_topic *topic, const struct pull_e
 }
 
 /* There is something for the entry below the high watermark. */
-static void look_at_data(struct answer *a, struct pull_entry *e, const struct view_topic *topic, struct partition *p,
-                         const struct partition_marks *marks)
+static void look_at_data(struct answer *a, struct pull_entry *e, const struct view_topic *topic,
+                         struct partition *p, const struct partition_marks *marks)
 {
     struct brook_error error;
     struct log_range range = {0};
@@ -131,7 +133,8 @@ static void look_at_data(struct answer *a, struct pull_entry *e, const struct vi
         return;
     size_t most = e->bytes_max < left ? e->bytes_max : left;
     size_t first_bytes_max = a->request->loop->settings->frame_bytes_max - ENVELOPE_SHARE;
-    int r = log_read(partition_log(p), e->offset, marks->high_watermark, most, is_first, first_bytes_max, &range);
+    int r =
+        log_read(partition_log(p), e->offset, marks->high_watermark, most, is_first, first_bytes_max, &range);
     if (r == -BROOK_E_OFFSET_OUT_OF_RANGE) {
         struct partition_marks now;
         partition_marks(p, &now);
@@ -148,7 +151,8 @@ static void look_at_data(struct answer *a, struct pull_entry *e, const struct vi
     }
 }
 
-/* One look at the entry. Returns whether it has to be looked at again: something came between look and wait. */
+/* One look at the entry. Returns whether it has to be looked at again: something came between look and wait.
+ */
 static bool look_once(struct answer *a, struct pull_entry *e)
 {
     const struct view_topic *topic;
@@ -156,7 +160,8 @@ static bool look_once(struct answer *a, struct pull_entry *e)
     struct brook_error error;
     struct partition_marks marks;
     ProtobufCBinaryData topic_id = envelope_bytes(e->key.topic_id, sizeof e->key.topic_id);
-    if (request_find_led(a->request->loop, &topic_id, e->key.partition, e->current_epoch, &topic, &p, &error) < 0) {
+    if (request_find_led(a->request->loop, &topic_id, e->key.partition, e->current_epoch, &topic, &p,
+                         &error) < 0) {
         add_error(a, e, &error, NULL);
         return false;
     }
@@ -184,7 +189,7 @@ static void look(struct answer *a, struct pull_entry *e)
         ;
 }
 
-/* ---- answering and parking --------------------------------------------------------------------------------- */
+/* ---- answering and parking ----------------------------------------------------------------------------- */
 
 static void add_unsent(struct answer *a)
 {
@@ -262,7 +267,8 @@ static void wait_for_more(struct pull_session *s, struct pull_entry *e)
     }
 }
 
-/* Look at what is ready; answer if there is enough, or an error, or if it is time. Returns whether it answered. */
+/* Look at what is ready; answer if there is enough, or an error, or if it is time. Returns whether it
+ * answered. */
 static bool serve(struct pull_session *s, bool is_time)
 {
     struct answer a;
@@ -288,8 +294,8 @@ static bool serve(struct pull_session *s, bool is_time)
         return true;
     }
     answer_drop(&a);
-    TAILQ_FOREACH (e, &s->ready, in_ready)
-        wait_for_more(s, e);
+    TAILQ_FOREACH(e, &s->ready, in_ready)
+    wait_for_more(s, e);
     return false;
 }
 
@@ -339,13 +345,14 @@ static void park(struct pull_session *s, struct request *r, const Brook__PullReq
     r->state = s;
     r->on_gone = on_gone;
     r->on_deadline = on_time;
-    uint32_t wait_ms = asked->max_wait_ms < limits->pull_wait_ms_max ? asked->max_wait_ms : limits->pull_wait_ms_max;
+    uint32_t wait_ms =
+        asked->max_wait_ms < limits->pull_wait_ms_max ? asked->max_wait_ms : limits->pull_wait_ms_max;
     bool is_time = wait_ms == 0 || r->loop->is_stopping;
     if (!serve(s, is_time))
         request_set_deadline(r, r->loop->now_ns + wait_ms * MS);
 }
 
-/* ---- judging the request ----------------------------------------------------------------------------------- */
+/* ---- judging the request ------------------------------------------------------------------------------- */
 
 static int check_role(const struct request *r, const Brook__PullRequest *asked, struct brook_error *error)
 {
@@ -353,8 +360,9 @@ static int check_role(const struct request *r, const Brook__PullRequest *asked, 
     for (size_t i = 0; i < asked->n_partitions && !is_follower; i++)
         is_follower = asked->partitions[i]->safe_end != -1;
     if (is_follower && !r->peer->is_broker)
-        return brook_error_set(error, BROOK_E_ACCESS_DENIED,
-                               "replica_id, broker_epoch and safe_end are for brokers; this connection is a client's");
+        return brook_error_set(
+            error, BROOK_E_ACCESS_DENIED,
+            "replica_id, broker_epoch and safe_end are for brokers; this connection is a client's");
     return 0;
 }
 
@@ -362,8 +370,9 @@ static int check_entries(const struct request *r, const Brook__PullRequest *aske
 {
     uint32_t most = r->loop->settings->partitions_per_request_max;
     if (asked->n_partitions > most || asked->n_forget > most)
-        return brook_error_set(error, BROOK_E_TOO_MANY, "%zu partitions in one request, at most %u are allowed",
-                               asked->n_partitions > asked->n_forget ? asked->n_partitions : asked->n_forget, most);
+        return brook_error_set(
+            error, BROOK_E_TOO_MANY, "%zu partitions in one request, at most %u are allowed",
+            asked->n_partitions > asked->n_forget ? asked->n_partitions : asked->n_forget, most);
     for (size_t i = 0; i < asked->n_partitions; i++) {
         if (asked->partitions[i]->topic_id.len != sizeof(struct topic_id))
             return brook_error_set(error, BROOK_E_INVALID, "a topic id has 16 bytes, not %zu",
@@ -397,10 +406,12 @@ static int apply(struct pull_session *s, const Brook__PullRequest *asked, uint32
         const Brook__PullPartition *entry = asked->partitions[i];
         struct pull_key key = key_of(&entry->topic_id, entry->partition);
         if (pull_session_set(s, &key, entry->offset, entry->current_epoch, entry->max_bytes) < 0)
-            return brook_error_set(error, BROOK_E_NOMEM, "out of memory for %zu partitions", asked->n_partitions);
+            return brook_error_set(error, BROOK_E_NOMEM, "out of memory for %zu partitions",
+                                   asked->n_partitions);
     }
     if (pull_session_entries(s) > partitions_max)
-        return brook_error_set(error, BROOK_E_TOO_MANY, "%zu partitions in one session, at most %u are allowed",
+        return brook_error_set(error, BROOK_E_TOO_MANY,
+                               "%zu partitions in one session, at most %u are allowed",
                                pull_session_entries(s), partitions_max);
     return 0;
 }
@@ -451,8 +462,8 @@ static int find_session(struct request *r, const Brook__PullRequest *asked, stru
 {
     struct pull_session *s = pull_session_find(r->peer, asked->session_id);
     if (asked->session_id && !s)
-        return brook_error_set(error, BROOK_E_UNKNOWN_PULL_SESSION, "pull session %u is not known on this connection",
-                               asked->session_id);
+        return brook_error_set(error, BROOK_E_UNKNOWN_PULL_SESSION,
+                               "pull session %u is not known on this connection", asked->session_id);
     if (asked->session_epoch > 0 && !s)
         return brook_error_set(error, BROOK_E_BAD_PULL_SESSION_EPOCH, "a session begins with epoch 0, not %d",
                                asked->session_epoch);
@@ -468,7 +479,8 @@ static int find_session(struct request *r, const Brook__PullRequest *asked, stru
         return 0;
     }
     if (asked->session_epoch < PULL_EPOCH_NONE)
-        return brook_error_set(error, BROOK_E_BAD_PULL_SESSION_EPOCH, "epoch %d is none", asked->session_epoch);
+        return brook_error_set(error, BROOK_E_BAD_PULL_SESSION_EPOCH, "epoch %d is none",
+                               asked->session_epoch);
     if (s)
         end_session(s); /* begun anew, or given up */
     bool is_temporary = asked->session_epoch == PULL_EPOCH_NONE;
@@ -499,7 +511,7 @@ void handle_pull(struct request *r)
         park(s, r, asked);
 }
 
-/* ---- the connection ---------------------------------------------------------------------------------------- */
+/* ---- the connection ------------------------------------------------------------------------------------ */
 
 void handlers_peer_wake(struct request_peer *peer)
 {

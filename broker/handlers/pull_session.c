@@ -77,7 +77,7 @@ void pull_entry_set_unsent(struct pull_entry *e, bool is_unsent)
     }
 }
 
-/* ---- waiting ----------------------------------------------------------------------------------------------- */
+/* ---- waiting ------------------------------------------------------------------------------------------- */
 
 static void wake(struct partition_waiter *waiter)
 {
@@ -97,7 +97,8 @@ bool pull_entry_wait(struct pull_entry *e, struct partition *p, int64_t offset)
     if (e->waits_for)
         return true;
     e->waiter = (struct partition_waiter){.offset = offset, .inbox = e->session->loop->inbox, .wake = wake};
-    /* Before: the wake-up may come from another thread as soon as it is registered, though it runs on this one. */
+    /* Before: the wake-up may come from another thread as soon as it is registered, though it runs on this
+     * one. */
     e->waits_for = partition_ref(p);
     if (partition_wait(p, &e->waiter))
         return true;
@@ -141,12 +142,12 @@ void pull_session_free(struct pull_session *s)
     struct pull_entry *e, *next;
     assert(!s->parked);
     unlink_session(s);
-    HASH_ITER (hh, s->entries, e, next)
-        entry_free(e);
+    HASH_ITER(hh, s->entries, e, next)
+    entry_free(e);
     free(s);
 }
 
-/* ---- entries ----------------------------------------------------------------------------------------------- */
+/* ---- entries ------------------------------------------------------------------------------------------- */
 
 static struct pull_entry *find(const struct pull_session *s, const struct pull_key *key)
 {
@@ -167,8 +168,8 @@ static struct pull_entry *entry_new(struct pull_session *s, const struct pull_ke
     return e;
 }
 
-int pull_session_set(struct pull_session *s, const struct pull_key *key, int64_t offset, int32_t current_epoch,
-                     uint32_t bytes_max)
+int pull_session_set(struct pull_session *s, const struct pull_key *key, int64_t offset,
+                     int32_t current_epoch, uint32_t bytes_max)
 {
     struct pull_entry *e = find(s, key);
     if (e)

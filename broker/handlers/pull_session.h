@@ -1,9 +1,10 @@
 /* Pull sessions: which partitions a connection reads, where it stands in each, and what waits.
  *
- * An entry is either ready (there may be something to send: it stands in the session's queue, longest served first) or
- * waiting (a waiter is registered with its partition, and nothing needs to be looked at until that fires). So a pull
- * of a thousand quiet partitions costs nothing, and a wake-up looks at what was signalled only.
- * The loop's thread only. Knows partitions and requests, and not how an answer is put together (pull.c).
+ * An entry is either ready (there may be something to send: it stands in the session's queue, longest served
+ * first) or waiting (a waiter is registered with its partition, and nothing needs to be looked at until that
+ * fires). So a pull of a thousand quiet partitions costs nothing, and a wake-up looks at what was signalled
+ * only. The loop's thread only. Knows partitions and requests, and not how an answer is put together
+ * (pull.c).
  */
 #ifndef BROOK_HANDLERS_PULL_SESSION_H
 #define BROOK_HANDLERS_PULL_SESSION_H
@@ -69,12 +70,12 @@ struct pull_session *pull_session_find(const struct request_peer *peer, uint32_t
 size_t pull_session_entries(const struct pull_session *session);
 
 /* Add the entry or change it; it is ready afterwards. Returns 0 or -BROOK_E_NOMEM. */
-int pull_session_set(struct pull_session *session, const struct pull_key *key, int64_t offset, int32_t current_epoch,
-                     uint32_t bytes_max);
+int pull_session_set(struct pull_session *session, const struct pull_key *key, int64_t offset,
+                     int32_t current_epoch, uint32_t bytes_max);
 void pull_session_forget(struct pull_session *session, const struct pull_key *key);
 
-/* Register a waiter for something at `offset` of `p`. Returns whether it waits now (else there is something). It goes
- * on standing in the queue of ready ones if it did. */
+/* Register a waiter for something at `offset` of `p`. Returns whether it waits now (else there is something).
+ * It goes on standing in the queue of ready ones if it did. */
 bool pull_entry_wait(struct pull_entry *entry, struct partition *p, int64_t offset);
 /* Into the queue's end, or out of it. */
 void pull_entry_make_ready(struct pull_entry *entry);

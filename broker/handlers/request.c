@@ -77,7 +77,8 @@ ProtobufCBinaryData request_reply_bytes(struct request *r, const void *data, siz
     return copy;
 }
 
-void request_reply(struct request *r, Brook__Response *response, struct log_range *ranges, size_t ranges_count)
+void request_reply(struct request *r, Brook__Response *response, struct log_range *ranges,
+                   size_t ranges_count)
 {
     response->has_correlation_id = true;
     response->correlation_id = r->correlation_id;
@@ -138,7 +139,8 @@ int request_find_topic(const struct request_loop *loop, const ProtobufCBinaryDat
                        const struct view_topic **ret, struct brook_error *error)
 {
     if (!loop->view)
-        return brook_error_set(error, BROOK_E_BROKER_NOT_AVAILABLE, "the broker knows nothing of the cluster yet");
+        return brook_error_set(error, BROOK_E_BROKER_NOT_AVAILABLE,
+                               "the broker knows nothing of the cluster yet");
     if (topic_id->len != sizeof(struct topic_id))
         return brook_error_set(error, BROOK_E_INVALID, "a topic id has 16 bytes, not %zu", topic_id->len);
     const struct view_topic *topic = view_topic_by_id(loop->view, topic_id->data);
@@ -161,15 +163,17 @@ static int check_epoch(const struct view_topic *topic, int32_t number, int32_t a
     if (asked < 0 || asked == ours)
         return 0;
     if (asked < ours)
-        return brook_error_set(error, BROOK_E_FENCED_EPOCH, "partition %s/%d: leader epoch %d is over, it is %d now",
-                               topic->name, number, asked, ours);
-    return brook_error_set(error, BROOK_E_UNKNOWN_EPOCH, "partition %s/%d: leader epoch %d is not known here, it is %d",
-                           topic->name, number, asked, ours);
+        return brook_error_set(error, BROOK_E_FENCED_EPOCH,
+                               "partition %s/%d: leader epoch %d is over, it is %d now", topic->name, number,
+                               asked, ours);
+    return brook_error_set(error, BROOK_E_UNKNOWN_EPOCH,
+                           "partition %s/%d: leader epoch %d is not known here, it is %d", topic->name,
+                           number, asked, ours);
 }
 
 int request_find_led(const struct request_loop *loop, const ProtobufCBinaryData *topic_id, int32_t partition,
-                     int32_t current_epoch, const struct view_topic **ret_topic, struct partition **ret_partition,
-                     struct brook_error *error)
+                     int32_t current_epoch, const struct view_topic **ret_topic,
+                     struct partition **ret_partition, struct brook_error *error)
 {
     const struct view_topic *topic;
     int r = request_find_topic(loop, topic_id, &topic, error);
@@ -182,10 +186,11 @@ int request_find_led(const struct request_loop *loop, const ProtobufCBinaryData 
     int32_t epoch;
     if (!p->local || !partition_is_leader(p->local, &epoch)) {
         if (p->leader < 0)
-            return brook_error_set(error, BROOK_E_NO_LEADER, "partition %s/%d has no leader (epoch %d)", topic->name,
-                                   partition, p->leader_epoch);
-        return brook_error_set(error, BROOK_E_NOT_LEADER, "partition %s/%d: leader is broker %d, not %d (epoch %d)",
-                               topic->name, partition, p->leader, loop->settings->broker_id, p->leader_epoch);
+            return brook_error_set(error, BROOK_E_NO_LEADER, "partition %s/%d has no leader (epoch %d)",
+                                   topic->name, partition, p->leader_epoch);
+        return brook_error_set(error, BROOK_E_NOT_LEADER,
+                               "partition %s/%d: leader is broker %d, not %d (epoch %d)", topic->name,
+                               partition, p->leader, loop->settings->broker_id, p->leader_epoch);
     }
     r = check_epoch(topic, partition, current_epoch, epoch, error);
     if (r < 0)

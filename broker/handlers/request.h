@@ -23,8 +23,8 @@
  *     }
  *
  * What this does not know: sockets and connections. Everything here: the loop's thread only.
- * Memory comes in three lives: the message (until the handler returns), the request's own (request_alloc, until it
- * ends), the reply's (request_new, until it is answered: build a reply and send it in one go).
+ * Memory comes in three lives: the message (until the handler returns), the request's own (request_alloc,
+ * until it ends), the reply's (request_new, until it is answered: build a reply and send it in one go).
  */
 #ifndef BROOK_HANDLERS_REQUEST_H
 #define BROOK_HANDLERS_REQUEST_H
@@ -45,7 +45,7 @@ struct slab;
  * from malloc. */
 #define REQUEST_SCRATCH_BYTES 896
 
-/* ---- what is handed down --------------------------------------------------------------------------------- */
+/* ---- what is handed down ------------------------------------------------------------------------------- */
 
 typedef void request_setting_visitor(void *arg, const char *key, const char *value, bool is_default,
                                      const char *description);
@@ -80,21 +80,22 @@ struct disk_work {
 
 /* The I/O loop as a handler sees it. */
 struct request_loop {
-    struct inbox *inbox;     /* for answers from other threads */
+    struct inbox *inbox; /* for answers from other threads */
     struct cluster *cluster;
-    struct view *view;       /* borrowed: good until the handler or callback returns. NULL: nothing known yet */
+    struct view *view; /* borrowed: good until the handler or callback returns. NULL: nothing known yet */
     const struct handler_settings *settings;
     const struct diag *diag;
     struct arena *reply_arena; /* by request_new() only */
     int64_t now_ns;            /* clock_boot_ns() and clock_wall_ms() at the start of this turn */
     int64_t now_wall_ms;
-    bool is_stopping;          /* answer what waits, begin nothing long */
+    bool is_stopping; /* answer what waits, begin nothing long */
     const struct request_ops *ops;
 };
 
 /* What net does for handlers. Called through the functions below. */
 struct request_ops {
-    void (*reply)(struct request *r, Brook__Response *response, struct log_range *ranges, size_t ranges_count);
+    void (*reply)(struct request *r, Brook__Response *response, struct log_range *ranges,
+                  size_t ranges_count);
     /* `close_because` NULL: the connection stays. */
     void (*end)(struct request *r, const struct brook_error *close_because);
     void (*set_deadline)(struct request *r, int64_t deadline_ns);
@@ -105,14 +106,14 @@ struct request_ops {
 
 /* The connection as a handler sees it. Outlives its requests. */
 struct request_peer {
-    const char *name; /* "127.0.0.1:41234", for log lines */
-    uint32_t version; /* negotiated; 0 before Hello */
-    bool is_broker;   /* may send what only brokers may */
+    const char *name;                   /* "127.0.0.1:41234", for log lines */
+    uint32_t version;                   /* negotiated; 0 before Hello */
+    bool is_broker;                     /* may send what only brokers may */
     struct pull_session *pull_sessions; /* handlers/pull.h; freed by handlers_peer_gone() */
     uint32_t pulls_parked;
 };
 
-/* ---- the request ------------------------------------------------------------------------------------------- */
+/* ---- the request --------------------------------------------------------------------------------------- */
 
 struct request {
     struct request_loop *loop;
@@ -121,7 +122,8 @@ struct request {
     const Brook__Request *message;
     uint64_t correlation_id;
     int64_t arrived_ns;
-    int64_t expires_ns; /* the client has given up then: check request_is_expired() before a late effect. 0: never */
+    int64_t expires_ns; /* the client has given up then: check request_is_expired() before a late effect. 0:
+                           never */
     /* Record bytes of the frame: writable, good until the request ends. */
     uint8_t *records;
     size_t records_bytes;
@@ -129,7 +131,7 @@ struct request {
 
     /* Set by a handler that keeps the request. Both may end it, both may be NULL. */
     void (*on_deadline)(struct request *r); /* at request_set_deadline() */
-    void (*on_gone)(struct request *r);     /* the connection is dead: nobody will read the answer. Called once */
+    void (*on_gone)(struct request *r); /* the connection is dead: nobody will read the answer. Called once */
     bool is_gone;
     void *state;
 
@@ -148,8 +150,8 @@ void *request_alloc(struct request *r, size_t bytes);
 /* A NUL-terminated copy of a message's bytes; NULL when out of memory or there is a NUL inside. */
 char *request_text(struct request *r, const ProtobufCBinaryData *bytes);
 
-/* Memory for a reply; NULL beyond its budget (then request_fail(r, BROOK_E_NOMEM, NULL)). Good until the request
- * is answered, which must be before the handler or callback returns. */
+/* Memory for a reply; NULL beyond its budget (then request_fail(r, BROOK_E_NOMEM, NULL)). Good until the
+ * request is answered, which must be before the handler or callback returns. */
 void *request_reply_alloc(struct request *r, size_t bytes);
 /* An initialised message of `type` for the reply, or NULL. */
 #define request_new(r, type, init) \
@@ -164,9 +166,10 @@ Brook__Status *request_status(struct request *r, const struct brook_error *error
 /* Bytes of the reply, copied. .data is NULL when out of memory (or `bytes` is 0). */
 ProtobufCBinaryData request_reply_bytes(struct request *r, const void *data, size_t bytes);
 
-/* Answer. The correlation id is filled in. `ranges` are record bytes behind the envelope, in order: taken over
- * (log_range_done() when sent, or if the peer is gone); the array itself is copied. */
-void request_reply(struct request *r, Brook__Response *response, struct log_range *ranges, size_t ranges_count);
+/* Answer. The correlation id is filled in. `ranges` are record bytes behind the envelope, in order: taken
+ * over (log_range_done() when sent, or if the peer is gone); the array itself is copied. */
+void request_reply(struct request *r, Brook__Response *response, struct log_range *ranges,
+                   size_t ranges_count);
 /* Answer with a status and no body. `format` NULL: the list's own text. */
 void request_fail(struct request *r, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void request_fail_error(struct request *r, const struct brook_error *error);
@@ -176,28 +179,28 @@ void request_end(struct request *r);
  * expects no answer. `why` is logged. */
 void request_end_and_close(struct request *r, const struct brook_error *why);
 
-/* Call r->on_deadline at this clock_boot_ns(); again replaces it, 0 takes it back. Never called early, at most a
- * few ms late. */
+/* Call r->on_deadline at this clock_boot_ns(); again replaces it, 0 takes it back. Never called early, at
+ * most a few ms late. */
 void request_set_deadline(struct request *r, int64_t deadline_ns);
 bool request_is_expired(const struct request *r);
 /* The request's own timeout in ms, capped: min(asked, request_timeout_ms_max). */
 int request_timeout_ms(const struct request *r, uint32_t asked_ms);
 
-/* ---- looking things up ------------------------------------------------------------------------------------- */
+/* ---- looking things up --------------------------------------------------------------------------------- */
 
 /* The topic with this id (bytes of a message) in the loop's view. Returns 0, or -BROOK_E_UNKNOWN_TOPIC,
  * -BROOK_E_TOPIC_BEING_DELETED, -BROOK_E_INVALID (not 16 bytes), -BROOK_E_BROKER_NOT_AVAILABLE (no view yet)
  * with a sentence. */
 int request_find_topic(const struct request_loop *loop, const ProtobufCBinaryData *topic_id,
                        const struct view_topic **ret, struct brook_error *error);
-/* The partition, if this broker leads it; `current_epoch` -1: not known to the client. Borrowed from the view.
- * Also returns -BROOK_E_UNKNOWN_PARTITION, -BROOK_E_NOT_LEADER, -BROOK_E_NO_LEADER, -BROOK_E_FENCED_EPOCH,
- * -BROOK_E_UNKNOWN_EPOCH; the sentence names topic/partition and the leader. */
+/* The partition, if this broker leads it; `current_epoch` -1: not known to the client. Borrowed from the
+ * view. Also returns -BROOK_E_UNKNOWN_PARTITION, -BROOK_E_NOT_LEADER, -BROOK_E_NO_LEADER,
+ * -BROOK_E_FENCED_EPOCH, -BROOK_E_UNKNOWN_EPOCH; the sentence names topic/partition and the leader. */
 int request_find_led(const struct request_loop *loop, const ProtobufCBinaryData *topic_id, int32_t partition,
-                     int32_t current_epoch, const struct view_topic **ret_topic, struct partition **ret_partition,
-                     struct brook_error *error);
+                     int32_t current_epoch, const struct view_topic **ret_topic,
+                     struct partition **ret_partition, struct brook_error *error);
 
-/* ---- for net ----------------------------------------------------------------------------------------------- */
+/* ---- for net ------------------------------------------------------------------------------------------- */
 
 /* Make a zeroed or recycled object ready; free what it allocated. */
 void request_init(struct request *r, struct request_loop *loop, struct request_peer *peer);

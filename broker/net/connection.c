@@ -26,7 +26,7 @@
 static void on_readable(evutil_socket_t fd, short events, void *arg);
 static void on_writable(evutil_socket_t fd, short events, void *arg);
 
-/* ---- making and ending ------------------------------------------------------------------------------------- */
+/* ---- making and ending --------------------------------------------------------------------------------- */
 
 static void write_name(struct connection *c)
 {
@@ -221,7 +221,7 @@ void connection_request_ended(struct connection *c)
     }
 }
 
-/* ---- reading ----------------------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------------------- */
 
 static bool is_over_limit(const struct connection *c)
 {
@@ -229,7 +229,8 @@ static bool is_over_limit(const struct connection *c)
            c->out.bytes >= c->loop->settings.output_bytes_max;
 }
 
-/* Reading goes on when half of what is allowed is free again, not at the first byte: telling the kernel costs. */
+/* Reading goes on when half of what is allowed is free again, not at the first byte: telling the kernel
+ * costs. */
 static bool is_well_below_limit(const struct connection *c)
 {
     return c->requests_count <= c->loop->settings.requests_in_flight_max / 2 &&
@@ -273,10 +274,13 @@ static void send_bytes(struct connection *c, const void *data, size_t bytes)
  * Returns whether the connection is being closed. */
 static bool refuse_foreigner(struct connection *c)
 {
-    static const char http[] = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n"
-                               "Content-Length: 57\r\n\r\nThis is a Brook broker: it speaks its own protocol here.\n";
-    static const uint8_t tls_alert[] = {0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 0x28}; /* fatal, handshake failure */
-    _Static_assert(sizeof "This is a Brook broker: it speaks its own protocol here.\n" == 58, "Content-Length");
+    static const char http[] =
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n"
+        "Content-Length: 57\r\n\r\nThis is a Brook broker: it speaks its own protocol here.\n";
+    static const uint8_t tls_alert[] = {0x15, 0x03, 0x01, 0x00,
+                                        0x02, 0x02, 0x28}; /* fatal, handshake failure */
+    _Static_assert(sizeof "This is a Brook broker: it speaks its own protocol here.\n" == 58,
+                   "Content-Length");
     size_t bytes;
     const uint8_t *data = input_peek(&c->in, &bytes);
     if (bytes < 4)
@@ -393,7 +397,7 @@ void connection_resume(struct connection *c)
     process(c);
 }
 
-/* ---- answering --------------------------------------------------------------------------------------------- */
+/* ---- answering ----------------------------------------------------------------------------------------- */
 
 static void drop_ranges(struct log_range *ranges, size_t count)
 {
@@ -401,7 +405,8 @@ static void drop_ranges(struct log_range *ranges, size_t count)
         log_range_done(&ranges[i]);
 }
 
-void connection_reply(struct connection *c, Brook__Response *response, struct log_range *ranges, size_t ranges_count)
+void connection_reply(struct connection *c, Brook__Response *response, struct log_range *ranges,
+                      size_t ranges_count)
 {
     if (is_dead(c)) {
         drop_ranges(ranges, ranges_count);
@@ -509,7 +514,7 @@ void connection_settle(struct connection *c)
     }
 }
 
-/* ---- the periodic look ------------------------------------------------------------------------------------- */
+/* ---- the periodic look --------------------------------------------------------------------------------- */
 
 static bool frame_is_too_slow(const struct connection *c)
 {
@@ -539,6 +544,11 @@ void connection_check(struct connection *c)
             connection_doom(c);
         return;
     }
+    /* The kernel wakes us only for a good part of a large frame: see how far it has come before judging. */
+    if (c->reads && c->in.lowat > 1 && c->state == CONNECTION_OPEN && !c->is_ready)
+        read_once(c);
+    if (is_dead(c))
+        return;
     if (c->state == CONNECTION_OPEN && !c->peer.version && now - c->opened_ns > s->hello_ms_max * MS)
         why = "it did not say hello in time";
     else if (!output_is_empty(&c->out) && now - c->sent_ns > s->send_ms_max * MS)

@@ -2,13 +2,12 @@
  *
  *   open      reads and answers
  *   closing   reads nothing more; ends when its requests are answered and its output is sent
- *   lingering all is sent and our side is shut: waits a moment for the peer, so that the last answer is not torn
- *             away by a reset
- *   doomed    to be closed at the end of the turn
- *   buried    closed; its memory stays until its last request has ended
+ *   lingering all is sent and our side is shut: waits a moment for the peer, so that the last answer is not
+ * torn away by a reset doomed    to be closed at the end of the turn buried    closed; its memory stays until
+ * its last request has ended
  *
- * Reading stops, by itself and for as long as it takes, while too many requests or too many bytes of answers are
- * outstanding, or while the loop's budget has no room for the next frame. The loop's thread only.
+ * Reading stops, by itself and for as long as it takes, while too many requests or too many bytes of answers
+ * are outstanding, or while the loop's budget has no room for the next frame. The loop's thread only.
  */
 #ifndef BROOK_NET_CONNECTION_H
 #define BROOK_NET_CONNECTION_H
@@ -52,24 +51,25 @@ struct connection {
     bool is_dirty;
     bool is_starved;
 
-    bool has_spoken;  /* a whole frame was read */
-    bool has_ended;   /* the peer has shut its side */
-    bool is_blocked;  /* outstanding answers are at a limit */
-    bool has_woken;   /* closing: its parked pulls have been answered */
+    bool has_spoken; /* a whole frame was read */
+    bool has_ended;  /* the peer has shut its side */
+    bool is_blocked; /* outstanding answers are at a limit */
+    bool has_woken;  /* closing: its parked pulls have been answered */
     int64_t opened_ns;
-    int64_t read_ns;  /* last receive */
-    int64_t used_ns;  /* last request begun or ended */
-    int64_t half_ns;  /* since when a frame is half read, pauses of ours not counted; 0: none */
+    int64_t read_ns;     /* last receive */
+    int64_t used_ns;     /* last request begun or ended */
+    int64_t half_ns;     /* since when a frame is half read, pauses of ours not counted; 0: none */
     uint64_t half_bytes; /* read since */
     int64_t paused_ns;   /* since when we do not read by our own choice; 0: reading */
-    int64_t sent_ns;  /* last progress of output, or when it was queued on an empty queue */
+    int64_t sent_ns;     /* last progress of output, or when it was queued on an empty queue */
     int64_t linger_until_ns;
 };
 
 /* Takes the descriptor over, in every case. NULL: it could not be done (and is closed). */
 struct connection *connection_new(struct io_loop *loop, int fd, const struct sockaddr_storage *address);
 /* Answers that come for a dead connection are dropped. */
-void connection_reply(struct connection *c, Brook__Response *response, struct log_range *ranges, size_t ranges_count);
+void connection_reply(struct connection *c, Brook__Response *response, struct log_range *ranges,
+                      size_t ranges_count);
 /* Stop reading; close when all is answered and sent. */
 void connection_close(struct connection *c);
 /* Say once, and not too often in all, why the connection is going to be closed. */
@@ -77,7 +77,7 @@ void connection_complain(struct connection *c, const char *why);
 /* Close at the end of this turn. */
 void connection_doom(struct connection *c);
 
-/* ---- called by the loop ------------------------------------------------------------------------------------ */
+/* ---- called by the loop -------------------------------------------------------------------------------- */
 
 /* Go on with what was left (list `ready`). */
 void connection_resume(struct connection *c);

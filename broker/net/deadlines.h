@@ -1,5 +1,5 @@
-/* Requests by the time at which they must be looked at: a binary heap, so that a loop needs one timer for all.
- * Grows with the requests in flight, which are limited; knows no clock. One thread.
+/* Requests by the time at which they must be looked at: a binary heap, so that a loop needs one timer for
+ * all. Grows with the requests in flight, which are limited; knows no clock. One thread.
  */
 #ifndef BROOK_NET_DEADLINES_H
 #define BROOK_NET_DEADLINES_H

@@ -52,12 +52,13 @@ static int judge(const struct connection *c, const struct request *r, const stru
         return brook_error_set(error, BROOK_E_INVALID, "a client id has at most %d bytes, not %zu",
                                CLIENT_ID_BYTES_MAX, message->client_id.len);
     if (r->records_bytes && !route->takes_records)
-        return brook_error_set(error, BROOK_E_BAD_FRAME, "%zu bytes follow a %s request, which has no records",
-                               r->records_bytes, route->name);
+        return brook_error_set(error, BROOK_E_BAD_FRAME,
+                               "%zu bytes follow a %s request, which has no records", r->records_bytes,
+                               route->name);
     if (request_is_expired(r))
         return brook_error_set(error, BROOK_E_REQUEST_EXPIRED,
-                               "the %s request's deadline of %u ms had passed before it was begun", route->name,
-                               message->deadline_ms);
+                               "the %s request's deadline of %u ms had passed before it was begun",
+                               route->name, message->deadline_ms);
     return 0;
 }
 

@@ -9,8 +9,8 @@
 
 /* Below this a partly filled buffer is not worth a receive of its own. */
 #define ROOM_BYTES_MIN ((size_t)4 << 10)
-/* With a large frame's last bytes so many of what follows are taken along: the next prefix comes for free, and
- * little has to be copied if a large frame follows. */
+/* With a large frame's last bytes so many of what follows are taken along: the next prefix comes for free,
+ * and little has to be copied if a large frame follows. */
 #define ALONG_BYTES ((size_t)4 << 10)
 /* Waking up for less than this is as cheap as telling the kernel not to. */
 #define LOWAT_BYTES_MIN ((size_t)16 << 10)
@@ -105,7 +105,8 @@ ssize_t input_read(struct input *in, int fd)
     return in->frame && in->frame_have < in->frame_total ? read_large(in, fd) : read_small(in, fd);
 }
 
-static void hand_out(uint8_t *at, const struct frame_prefix *prefix, struct slab *slab, struct input_frame *ret)
+static void hand_out(uint8_t *at, const struct frame_prefix *prefix, struct slab *slab,
+                     struct input_frame *ret)
 {
     ret->envelope = at + FRAME_PREFIX_BYTES;
     ret->envelope_bytes = prefix->envelope_bytes;
@@ -136,8 +137,8 @@ static int begin_large(struct input *in, const struct frame_prefix *prefix, size
     return -BROOK_E_AGAIN;
 }
 
-int input_next(struct input *in, uint32_t frame_bytes_max, uint32_t envelope_bytes_max, struct input_frame *ret,
-               struct brook_error *error)
+int input_next(struct input *in, uint32_t frame_bytes_max, uint32_t envelope_bytes_max,
+               struct input_frame *ret, struct brook_error *error)
 {
     if (in->frame) {
         if (in->frame_have < in->frame_total)

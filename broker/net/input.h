@@ -1,9 +1,10 @@
 /* The receiving side of a connection: whole frames out of a byte stream.
  *
- * Small frames are read many at a time into one shared buffer; a frame that is larger than INPUT_SMALL_FRAME_BYTES
- * reserves its full size from the thread's budget before its body is read, and is then read straight into place.
- * Frames are handed out in place and writable, each with a reference on the slab that holds it, so bytes stay put
- * for as long as somebody needs them; a connection with nothing half read holds no memory at all.
+ * Small frames are read many at a time into one shared buffer; a frame that is larger than
+ * INPUT_SMALL_FRAME_BYTES reserves its full size from the thread's budget before its body is read, and is
+ * then read straight into place. Frames are handed out in place and writable, each with a reference on the
+ * slab that holds it, so bytes stay put for as long as somebody needs them; a connection with nothing half
+ * read holds no memory at all.
  *
  * Knows sockets, and neither events nor messages. The loop's thread only.
  */
@@ -28,14 +29,14 @@ struct input {
     struct slab *buffer;  /* NULL: nothing half read */
     size_t start;
     size_t end;
-    struct slab *frame;   /* a large frame being read; NULL: none */
+    struct slab *frame; /* a large frame being read; NULL: none */
     size_t frame_have;
     size_t frame_total;
     struct frame_prefix frame_prefix;
-    size_t missing;       /* bytes of the small frame at `start` that are still to come; 0: not known */
-    bool hold;            /* set by the owner: begin no large frame, others were first */
-    size_t wanted;        /* after BUSY: what input_grant() must bring */
-    int lowat;            /* as set on the socket; 1 by default */
+    size_t missing; /* bytes of the small frame at `start` that are still to come; 0: not known */
+    bool hold;      /* set by the owner: begin no large frame, others were first */
+    size_t wanted;  /* after BUSY: what input_grant() must bring */
+    int lowat;      /* as set on the socket; 1 by default */
 };
 
 struct input_frame {
@@ -49,20 +50,21 @@ struct input_frame {
 void input_init(struct input *in, struct pool *buffers, struct pool *frames);
 void input_done(struct input *in);
 
-/* One receive from `fd`. Returns the bytes read (> 0); 0 at the peer's end; -BROOK_E_AGAIN; -BROOK_E_BUSY (no memory
- * for a buffer now); -BROOK_E_DISCONNECTED. */
+/* One receive from `fd`. Returns the bytes read (> 0); 0 at the peer's end; -BROOK_E_AGAIN; -BROOK_E_BUSY (no
+ * memory for a buffer now); -BROOK_E_DISCONNECTED. */
 ssize_t input_read(struct input *in, int fd);
 
-/* The next whole frame. Returns 0; -BROOK_E_AGAIN when it has to be read first; -BROOK_E_BUSY when the budget has no
- * room for it now; -BROOK_E_FRAME_TOO_LARGE or -BROOK_E_BAD_FRAME with a sentence: the stream is lost. */
-int input_next(struct input *in, uint32_t frame_bytes_max, uint32_t envelope_bytes_max, struct input_frame *ret,
-               struct brook_error *error);
+/* The next whole frame. Returns 0; -BROOK_E_AGAIN when it has to be read first; -BROOK_E_BUSY when the budget
+ * has no room for it now; -BROOK_E_FRAME_TOO_LARGE or -BROOK_E_BAD_FRAME with a sentence: the stream is lost.
+ */
+int input_next(struct input *in, uint32_t frame_bytes_max, uint32_t envelope_bytes_max,
+               struct input_frame *ret, struct brook_error *error);
 
 /* After BUSY: begin the large frame in this slab of at least in->wanted bytes (taken over). */
 void input_grant(struct input *in, struct slab *slab);
 
-/* After input_next() answered AGAIN: tell the kernel not to wake us for less than is worth it, and give back what is
- * not needed while waiting. */
+/* After input_next() answered AGAIN: tell the kernel not to wake us for less than is worth it, and give back
+ * what is not needed while waiting. */
 void input_settle(struct input *in, int fd);
 
 /* The first bytes at hand and not yet handed out (before the first frame: to see who speaks). */

@@ -53,7 +53,8 @@ static int split(char *text, char **ret_host, char **ret_port)
 static int bind_one(const struct addrinfo *info)
 {
     const int on = 1, off = 0;
-    AUTO_CLOSE int fd = socket(info->ai_family, info->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, info->ai_protocol);
+    AUTO_CLOSE int fd =
+        socket(info->ai_family, info->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, info->ai_protocol);
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -83,7 +84,8 @@ static int bind_address(const char *address, int *ret_fd, struct brook_error *er
     int saved = errno;
     freeaddrinfo(found);
     if (fd < 0)
-        return brook_error_set(error, BROOK_E_CONFIG, "listeners: can not bind \"%s\": %s", address, strerror(saved));
+        return brook_error_set(error, BROOK_E_CONFIG, "listeners: can not bind \"%s\": %s", address,
+                               strerror(saved));
     *ret_fd = fd;
     return 0;
 }
@@ -98,8 +100,8 @@ static int port_of(int fd)
                                          : ntohs(((struct sockaddr_in *)(void *)&address)->sin_port);
 }
 
-int listener_new(const char *address, struct io_loop **loops, size_t loops_count, struct listener_counts *counts,
-                 struct listener **ret_listener, struct brook_error *error)
+int listener_new(const char *address, struct io_loop **loops, size_t loops_count,
+                 struct listener_counts *counts, struct listener **ret_listener, struct brook_error *error)
 {
     struct listener *l = calloc(1, sizeof *l);
     if (!l)
@@ -109,7 +111,8 @@ int listener_new(const char *address, struct io_loop **loops, size_t loops_count
     l->loops_count = loops_count;
     l->counts = counts;
     l->address = strdup(address);
-    int r = l->address ? bind_address(address, &l->fd, error) : brook_error_set(error, BROOK_E_NOMEM, "out of memory");
+    int r = l->address ? bind_address(address, &l->fd, error)
+                       : brook_error_set(error, BROOK_E_NOMEM, "out of memory");
     if (r < 0) {
         listener_free(l);
         return r;

@@ -31,7 +31,8 @@ static void key_of(const struct sockaddr_storage *address, uint8_t key[16])
     }
 }
 
-int listener_counts_new(uint32_t connections_max, uint32_t per_address_max, struct listener_counts **ret_counts)
+int listener_counts_new(uint32_t connections_max, uint32_t per_address_max,
+                        struct listener_counts **ret_counts)
 {
     struct listener_counts *c = calloc(1, sizeof *c);
     if (!c)
@@ -48,7 +49,8 @@ void listener_counts_free(struct listener_counts *c)
     if (!c)
         return;
     struct entry *e, *next;
-    HASH_ITER (hh, c->entries, e, next) {
+    HASH_ITER(hh, c->entries, e, next)
+    {
         HASH_DEL(c->entries, e);
         free(e);
     }
@@ -75,12 +77,14 @@ uint32_t listener_counts_total(struct listener_counts *c)
 static int add(struct listener_counts *c, const uint8_t key[16], struct brook_error *error)
 {
     if (c->total >= c->connections_max)
-        return brook_error_set(error, BROOK_E_TOO_MANY, "there are %u connections already (max.connections)", c->total);
+        return brook_error_set(error, BROOK_E_TOO_MANY, "there are %u connections already (max.connections)",
+                               c->total);
     struct entry *e;
     HASH_FIND(hh, c->entries, key, 16, e);
     if (e && e->count >= c->per_address_max)
         return brook_error_set(error, BROOK_E_TOO_MANY,
-                               "there are %u connections from its address already (max.connections.per.ip)", e->count);
+                               "there are %u connections from its address already (max.connections.per.ip)",
+                               e->count);
     if (!e) {
         e = calloc(1, sizeof *e);
         if (!e)
@@ -93,7 +97,8 @@ static int add(struct listener_counts *c, const uint8_t key[16], struct brook_er
     return 0;
 }
 
-int listener_counts_add(struct listener_counts *c, const struct sockaddr_storage *address, struct brook_error *error)
+int listener_counts_add(struct listener_counts *c, const struct sockaddr_storage *address,
+                        struct brook_error *error)
 {
     uint8_t key[16];
     key_of(address, key);

@@ -40,7 +40,7 @@ static struct connection *connection_of(struct request *r)
     return CONTAINER_OF(r->peer, struct connection, peer);
 }
 
-/* ---- requests ---------------------------------------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------------------------------------ */
 
 struct request *loop_request_new(struct io_loop *loop, struct request_peer *peer)
 {
@@ -92,7 +92,8 @@ void loop_request_end(struct io_loop *loop, struct request *r)
     connection_request_ended(c);
 }
 
-static void op_reply(struct request *r, Brook__Response *response, struct log_range *ranges, size_t ranges_count)
+static void op_reply(struct request *r, Brook__Response *response, struct log_range *ranges,
+                     size_t ranges_count)
 {
     struct io_loop *loop = loop_of(r->loop);
     connection_reply(connection_of(r), response, ranges, ranges_count);
@@ -145,7 +146,7 @@ static void op_submit(struct request_loop *face, struct disk_work *work)
 
 static const struct request_ops ops = {op_reply, op_end, op_set_deadline, op_touch, op_submit};
 
-/* ---- the turn ---------------------------------------------------------------------------------------------- */
+/* ---- the turn ------------------------------------------------------------------------------------------ */
 
 void loop_turn_begin(struct io_loop *loop)
 {
@@ -249,7 +250,8 @@ static void turn_end(struct io_loop *loop)
 {
     drain_touched(loop);
     settle_dirty(loop);
-    feed_starved(loop);
+    bury_doomed(loop);
+    feed_starved(loop); /* with what the dead have left */
     bury_doomed(loop);
     arm_deadline(loop);
     keep_ticking(loop);
@@ -284,7 +286,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------ */
+/* ---- events -------------------------------------------------------------------------------------------- */
 
 static void on_inbox(evutil_socket_t fd, short events, void *arg)
 {
@@ -340,7 +342,7 @@ static void on_tick(evutil_socket_t fd, short events, void *arg)
         trim(loop);
 }
 
-/* ---- from other threads ------------------------------------------------------------------------------------ */
+/* ---- from other threads -------------------------------------------------------------------------------- */
 
 struct adoption {
     struct inbox_item item;
@@ -432,7 +434,7 @@ void loop_join(struct io_loop *loop)
     loop->is_running = false;
 }
 
-/* ---- life -------------------------------------------------------------------------------------------------- */
+/* ---- life ---------------------------------------------------------------------------------------------- */
 
 static void init_lists(struct io_loop *loop)
 {
@@ -444,14 +446,15 @@ static void init_lists(struct io_loop *loop)
     TAILQ_INIT(&loop->buried);
 }
 
-/* Locks of libevent are not needed: a loop's events are its thread's alone. */
+/* Locks of libevent are not needed: a loop's events are its thread's alone. Its change list is not used: it
+ * would tell epoll about a descriptor after that was closed, when another loop may have been given the same
+ * number. */
 static int make_events(struct io_loop *loop)
 {
     struct event_config *config = event_config_new();
     if (!config)
         return -BROOK_E_NOMEM;
     event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
-    event_config_set_flag(config, EVENT_BASE_FLAG_EPOLL_USE_CHANGELIST);
     loop->base = event_base_new_with_config(config);
     event_config_free(config);
     if (!loop->base)
@@ -478,8 +481,8 @@ static int make(struct io_loop *loop)
     return r == 0 ? make_events(loop) : r;
 }
 
-int loop_new(const struct net_settings *settings, const struct handler_settings *handlers, const struct diag *diag,
-             struct io_loop **ret_loop)
+int loop_new(const struct net_settings *settings, const struct handler_settings *handlers,
+             const struct diag *diag, struct io_loop **ret_loop)
 {
     struct io_loop *loop = calloc(1, sizeof *loop);
     if (!loop)

@@ -1,9 +1,9 @@
 /* An I/O loop: one thread, one event_base, its connections and their requests.
  *
  * A turn: wait for events; read and carry out what is there; then, once per turn (loop_turn_end), write each
- * touched partition's queue, send each connection's answers, hand freed memory to those who wait for it, and bury
- * what was doomed. Nothing is freed inside a callback. Objects of a loop are touched by its thread only; all others
- * go through its inbox.
+ * touched partition's queue, send each connection's answers, hand freed memory to those who wait for it, and
+ * bury what was doomed. Nothing is freed inside a callback. Objects of a loop are touched by its thread only;
+ * all others go through its inbox.
  */
 #ifndef BROOK_NET_LOOP_H
 #define BROOK_NET_LOOP_H
@@ -52,10 +52,10 @@ struct io_loop {
 
     struct connection_list connections; /* alive */
     struct connection_list ready;       /* to be gone on with next turn */
-    struct connection_list dirty;       /* have output to send, or something to decide, at the end of the turn */
-    struct connection_list starved;     /* wait for room in `frames`, first come first served */
-    struct connection_list doomed;      /* to be closed at the end of the turn */
-    struct connection_list buried;      /* closed; their last requests are still on their way */
+    struct connection_list dirty;   /* have output to send, or something to decide, at the end of the turn */
+    struct connection_list starved; /* wait for room in `frames`, first come first served */
+    struct connection_list doomed;  /* to be closed at the end of the turn */
+    struct connection_list buried;  /* closed; their last requests are still on their way */
 
     struct partition **touched;
     size_t touched_count;
@@ -65,16 +65,16 @@ struct io_loop {
     bool in_turn;
     bool quit;
     struct inbox_item stop_item;
-    int64_t stop_at_ns; /* is_stopping: until when to flush */
+    int64_t stop_at_ns;    /* is_stopping: until when to flush */
     int64_t complained_ns; /* log lines about peers are limited */
     unsigned complaints;
-    int64_t busy_ns;    /* last time there was a request */
+    int64_t busy_ns; /* last time there was a request */
     bool is_trimmed;
 };
 
 /* `settings` are copied. Returns 0, -BROOK_E_NOMEM or -BROOK_E_IO. */
-int loop_new(const struct net_settings *settings, const struct handler_settings *handlers, const struct diag *diag,
-             struct io_loop **ret_loop);
+int loop_new(const struct net_settings *settings, const struct handler_settings *handlers,
+             const struct diag *diag, struct io_loop **ret_loop);
 /* The thread has been joined. Runs what is left in the inbox. NULL is fine. */
 void loop_free(struct io_loop *loop);
 /* Make the thread. Returns 0 or -BROOK_E_IO. */
@@ -88,7 +88,7 @@ void loop_adopt(struct io_loop *loop, int fd, const struct sockaddr_storage *add
 /* Any thread. */
 void loop_configure(struct io_loop *loop, const struct net_settings *settings);
 
-/* ---- for connections: the loop's thread ------------------------------------------------------------------ */
+/* ---- for connections: the loop's thread ---------------------------------------------------------------- */
 
 /* To be called first in every callback: reads the clocks once per turn. */
 void loop_turn_begin(struct io_loop *loop);

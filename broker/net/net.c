@@ -16,8 +16,8 @@ struct net {
     size_t loops_count;
 };
 
-static int make_loops(struct net *net, const struct net_settings *settings, const struct handler_settings *handlers,
-                      const struct diag *diag)
+static int make_loops(struct net *net, const struct net_settings *settings,
+                      const struct handler_settings *handlers, const struct diag *diag)
 {
     net->loops = calloc((size_t)settings->threads_count, sizeof(struct io_loop *));
     if (!net->loops)
@@ -39,8 +39,8 @@ static int make_listeners(struct net *net, const struct net_settings *settings, 
     if (settings->listeners_count > NET_LISTENERS_MAX)
         return brook_error_set(error, BROOK_E_CONFIG, "listeners: at most %d", NET_LISTENERS_MAX);
     for (size_t i = 0; i < settings->listeners_count; i++) {
-        int r = listener_new(settings->listeners[i], net->loops, net->loops_count, net->counts, &net->listeners[i],
-                             error);
+        int r = listener_new(settings->listeners[i], net->loops, net->loops_count, net->counts,
+                             &net->listeners[i], error);
         if (r < 0)
             return r;
         net->listeners_count++;
@@ -48,13 +48,14 @@ static int make_listeners(struct net *net, const struct net_settings *settings, 
     return 0;
 }
 
-int net_new(const struct net_settings *settings, const struct handler_settings *handlers, const struct diag *diag,
-            struct net **ret_net, struct brook_error *error)
+int net_new(const struct net_settings *settings, const struct handler_settings *handlers,
+            const struct diag *diag, struct net **ret_net, struct brook_error *error)
 {
     struct net *net = calloc(1, sizeof *net);
     if (!net)
         return brook_error_set(error, BROOK_E_NOMEM, "out of memory");
-    int r = listener_counts_new(settings->connections_max, settings->connections_per_address_max, &net->counts);
+    int r =
+        listener_counts_new(settings->connections_max, settings->connections_per_address_max, &net->counts);
     if (r == 0)
         r = disk_threads_new(settings->disk_threads_count, &net->disk_threads);
     if (r == 0)
@@ -96,7 +97,7 @@ int net_start(struct net *net, struct cluster *cluster)
     return r;
 }
 
-/* ---- listeners are the first loop's: verbs for them go there and are waited for --------------------------- */
+/* ---- listeners are the first loop's: verbs for them go there and are waited for ------------------------ */
 
 struct verb {
     struct inbox_item item;

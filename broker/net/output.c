@@ -171,7 +171,8 @@ static ssize_t send_memory(struct output *out, int fd)
     struct msghdr message = {.msg_iov = iov};
     struct output_piece *piece = out->first;
     for (; piece && piece->slab && message.msg_iovlen < IOV_MAX_USED; piece = piece->next)
-        iov[message.msg_iovlen++] = (struct iovec){.iov_base = (void *)(uintptr_t)piece->data, .iov_len = piece->bytes};
+        iov[message.msg_iovlen++] =
+            (struct iovec){.iov_base = (void *)(uintptr_t)piece->data, .iov_len = piece->bytes};
     ssize_t n = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT | (piece ? MSG_MORE : 0));
     if (n > 0)
         advance(out, (size_t)n);

@@ -1,8 +1,8 @@
 /* The sending side of a connection: a queue of memory and of file ranges, in order.
  *
- * Many small replies are packed behind each other and leave in one sendmsg; bytes in front of a file range are sent
- * with MSG_MORE, so that envelope and records share packets. A range holds its segment until it is sent.
- * Knows sockets, and neither events nor messages. The loop's thread only.
+ * Many small replies are packed behind each other and leave in one sendmsg; bytes in front of a file range
+ * are sent with MSG_MORE, so that envelope and records share packets. A range holds its segment until it is
+ * sent. Knows sockets, and neither events nor messages. The loop's thread only.
  */
 #ifndef BROOK_NET_OUTPUT_H
 #define BROOK_NET_OUTPUT_H
@@ -28,7 +28,7 @@ struct output {
     struct output_piece *last;
     struct slab *tail; /* what output_reserve() fills; pieces hold references of their own */
     size_t tail_used;
-    size_t bytes;      /* queued, file ranges included */
+    size_t bytes; /* queued, file ranges included */
 };
 
 void output_init(struct output *out, struct pool *buffers, struct output_spares *spares);
@@ -44,8 +44,9 @@ int output_commit(struct output *out, size_t bytes);
 /* Takes over `range`, in every case. Returns 0 or -BROOK_E_NOMEM. */
 int output_add_range(struct output *out, struct log_range *range);
 
-/* Send at most about `bytes_max` to a non-blocking socket. Returns 0 when all is sent; -BROOK_E_AGAIN when the socket is full; -BROOK_E_BUSY
- * when `bytes_max` is used up; -BROOK_E_DISCONNECTED; -BROOK_E_STORAGE_ERROR when a range can not be read: what was
- * promised can not be sent, so the connection must be closed. *ret_sent: bytes that left, in every case. */
+/* Send at most about `bytes_max` to a non-blocking socket. Returns 0 when all is sent; -BROOK_E_AGAIN when
+ * the socket is full; -BROOK_E_BUSY when `bytes_max` is used up; -BROOK_E_DISCONNECTED;
+ * -BROOK_E_STORAGE_ERROR when a range can not be read: what was promised can not be sent, so the connection
+ * must be closed. *ret_sent: bytes that left, in every case. */
 int output_flush(struct output *out, int fd, size_t bytes_max, size_t *ret_sent);
 #endif

@@ -38,7 +38,7 @@ int partition_unref(struct partition *p)
     if (!p || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1)
         return 0;
     int r = 0;
-    if (p->released)
+    if (p->log && p->released)
         p->released(p->released_arg, p->log);
     else
         r = log_close(p->log);
@@ -53,6 +53,13 @@ void partition_on_release(struct partition *p, void (*released)(void *arg, struc
 {
     p->released = released;
     p->released_arg = arg;
+}
+
+struct log *partition_take_log(struct partition *p)
+{
+    struct log *log = p->log;
+    p->log = NULL;
+    return log;
 }
 
 const char *partition_topic(const struct partition *p)

@@ -1,10 +1,10 @@
 /* One partition that this broker hosts: its log, its two locks, its positions, and who waits for them.
  *
- * Shared by I/O loops. `append` serialises writers and is held across pwritev; loops only try it: a produce is
- * queued (partition_enqueue) and whoever gets the lock writes all that is queued in one go (partition_drain),
- * so a slow disk holds up one loop only and contention makes larger writes. `state` guards role, epoch, marks
- * and waiters and is never held across a system call. Completions and wake-ups go to the inbox of the loop
- * that asked, or run at once when that is the calling loop.
+ * Shared by I/O loops. `append` serialises writers and is held across pwritev; loops only try it: a produce
+ * is queued (partition_enqueue) and whoever gets the lock writes all that is queued in one go
+ * (partition_drain), so a slow disk holds up one loop only and contention makes larger writes. `state` guards
+ * role, epoch, marks and waiters and is never held across a system call. Completions and wake-ups go to the
+ * inbox of the loop that asked, or run at once when that is the calling loop.
  *
  * Knows the log and nothing of ZooKeeper, connections or messages.
  */
@@ -34,8 +34,12 @@ int partition_unref(struct partition *p);
 /* Whoever opened the log may want to end it: when the last reference goes, `released` gets the log, open, instead of
  * its being closed, on the thread that dropped the reference. To be set before the partition is shared. */
 void partition_on_release(struct partition *p, void (*released)(void *arg, struct log *log), void *arg);
+/* At the very end, when nobody calls the partition any more but references may still lie about: take the log out of
+ * it. The partition is good for partition_unref() only from then on, and calls nobody. */
+struct log *partition_take_log(struct partition *p);
 /* The topic is deleted: stop leading, free the directory's name now, remove the files when the last reference
- * and the last range are gone. Waits for the append lock: not for an I/O loop. Returns 0 or a storage error. */
+ * and the last range are gone. Waits for the append lock: not for an I/O loop. Returns 0 or a storage error.
+ */
 int partition_delete(struct partition *p);
 
 const char *partition_topic(const struct partition *p);
@@ -67,8 +71,8 @@ struct partition_append {
     /* set by the caller */
     struct log_batch *batches; /* checked; memory stays put and writable until done */
     size_t batches_count;
-    bool wait_for_all;         /* acks=all: done when the high watermark has passed it */
-    struct inbox *inbox;       /* of the calling loop; `done` runs on the thread that drains it */
+    bool wait_for_all;   /* acks=all: done when the high watermark has passed it */
+    struct inbox *inbox; /* of the calling loop; `done` runs on the thread that drains it */
     void (*done)(struct partition_append *a);
     /* results */
     struct brook_error error; /* code 0: stored */
@@ -84,18 +88,19 @@ void partition_enqueue(struct partition *p, struct partition_append *a);
 /* To be called once per loop turn for each partition enqueued to: try the append lock and write everything
  * queued. Answers of this loop's own appends (same inbox) run inside this call. */
 void partition_drain(struct partition *p, struct inbox *own);
-/* Give up an append at its deadline: `done` runs inside this call with BROOK_E_TIMED_OUT (it is stored or will
- * never be). Returns false, and does nothing, when it was answered already or is being written at this moment:
- * `done` has run or will. Own loop only. */
+/* Give up an append at its deadline: `done` runs inside this call with BROOK_E_TIMED_OUT (it is stored or
+ * will never be). Returns false, and does nothing, when it was answered already or is being written at this
+ * moment: `done` has run or will. Own loop only. */
 bool partition_cancel(struct partition *p, struct partition_append *a);
 
-/* Run `work` under the append lock, waiting for it (disk threads: retention, truncation), then look at the log's
- * end again and write what was queued meanwhile. Never on an I/O loop. */
+/* Run `work` under the append lock, waiting for it (disk threads: retention, truncation), then look at the
+ * log's end again and write what was queued meanwhile. Never on an I/O loop. */
 void partition_with_append_lock(struct partition *p, void (*work)(struct partition *p, void *arg), void *arg);
 
 /* ---- waiting for data ------------------------------------------------------------------------------- */
 
-/* A reader that waits until there is something at `offset` below the mark it may read to. Embedded; one shot. */
+/* A reader that waits until there is something at `offset` below the mark it may read to. Embedded; one shot.
+ */
 struct partition_waiter {
     struct partition_waiter *next;
     struct partition_waiter **previous; /* NULL: not registered */
@@ -110,8 +115,8 @@ struct partition_waiter {
  * already (or the partition is not led here any more). `wake` runs once, on the waiter's loop: when there is
  * something, or when leading ended. It may register again from `wake`. */
 bool partition_wait(struct partition *p, struct partition_waiter *w);
-/* Own loop. After this `wake` does not run any more (it is set to NULL). While `posted` is true the waiter's item
- * lies in the inbox all the same: its memory must stay, unused, until the inbox has run it (`posted` is false
- * then). */
+/* Own loop. After this `wake` does not run any more (it is set to NULL). While `posted` is true the waiter's
+ * item lies in the inbox all the same: its memory must stay, unused, until the inbox has run it (`posted` is
+ * false then). */
 void partition_unwait(struct partition *p, struct partition_waiter *w);
 #endif

@@ -56,8 +56,8 @@ static void take_group(struct partition *p, struct group *ret_group)
 
 /* ---- writing ---------------------------------------------------------------------------------------- */
 
-/* Several appends become one: gathered here, given back with their offsets. Kept out of the common path, so that
- * a single append needs no such stack. */
+/* Several appends become one: gathered here, given back with their offsets. Kept out of the common path, so
+ * that a single append needs no such stack. */
 static __attribute__((noinline)) int write_merged(struct partition *p, const struct group *g, int64_t now_ms,
                                                   struct brook_error *error)
 {

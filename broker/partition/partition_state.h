@@ -1,7 +1,7 @@
 /* Inside of a partition, shared by the files of this folder and by nobody else.
  *
- * Lock order: append, then state, then the log's own. `append` is held by whoever writes; loops only try it, so
- * a queue that is not empty has a holder of `append` who will look again, or somebody about to try.
+ * Lock order: append, then state, then the log's own. `append` is held by whoever writes; loops only try it,
+ * so a queue that is not empty has a holder of `append` who will look again, or somebody about to try.
  */
 #ifndef BROOK_PARTITION_STATE_H
 #define BROOK_PARTITION_STATE_H

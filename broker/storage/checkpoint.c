@@ -66,7 +66,8 @@ void checkpoint_writer_add(struct checkpoint_writer *w, const char *format, ...)
     fputc('\n', w->stream);
 }
 
-int checkpoint_writer_save(struct checkpoint_writer *w, const char *path, bool durable, struct brook_error *error)
+int checkpoint_writer_save(struct checkpoint_writer *w, const char *path, bool durable,
+                           struct brook_error *error)
 {
     bool whole = w->stream && !ferror(w->stream);
     if (w->stream && fclose(w->stream) != 0)

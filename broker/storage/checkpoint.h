@@ -1,6 +1,6 @@
-/* Checkpoint files: text, line 1 the version `0`, line 2 the number of entries, then one entry a line. Replaced
- * atomically. FORMAT.md lists them. A file that is empty, short, long or garbled is refused as a whole: it means
- * "not known", never "zero". Not thread safe.
+/* Checkpoint files: text, line 1 the version `0`, line 2 the number of entries, then one entry a line.
+ * Replaced atomically. FORMAT.md lists them. A file that is empty, short, long or garbled is refused as a
+ * whole: it means "not known", never "zero". Not thread safe.
  */
 #ifndef BROOK_STORAGE_CHECKPOINT_H
 #define BROOK_STORAGE_CHECKPOINT_H
@@ -39,7 +39,8 @@ void checkpoint_writer_init(struct checkpoint_writer *w, size_t count);
 void checkpoint_writer_add(struct checkpoint_writer *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Replace `path` and free the writer. Returns 0, -BROOK_E_NOMEM, or a storage error. */
-int checkpoint_writer_save(struct checkpoint_writer *w, const char *path, bool durable, struct brook_error *error);
+int checkpoint_writer_save(struct checkpoint_writer *w, const char *path, bool durable,
+                           struct brook_error *error);
 
 /* ---- offsets by partition --------------------------------------------------------------------------- */
 

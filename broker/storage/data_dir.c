@@ -40,8 +40,8 @@ struct data_dir {
     char *path;
     int lock_fd;
     bool was_clean;
-    int64_t marker_epoch; /* named by the marker that was found */
-    int64_t broker_epoch; /* to be named by the next */
+    int64_t marker_epoch;                  /* named by the marker that was found */
+    int64_t broker_epoch;                  /* to be named by the next */
     struct data_dir_partition *partitions; /* as found */
     size_t count;
     size_t capacity;
@@ -57,7 +57,8 @@ static void warn(struct data_dir *dir, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    if (dir->warnings_count < WARNINGS_MAX && vasprintf(&dir->warnings[dir->warnings_count], format, args) >= 0)
+    if (dir->warnings_count < WARNINGS_MAX &&
+        vasprintf(&dir->warnings[dir->warnings_count], format, args) >= 0)
         dir->warnings_count++;
     va_end(args);
 }
@@ -112,7 +113,8 @@ static int check_identity(struct data_dir *dir, int32_t broker_id, const char *c
     if (r == -BROOK_E_STORAGE_ERROR)
         return storage_error(error, "reading %s", path);
     if (r == -BROOK_E_UNSUPPORTED_VERSION)
-        return brook_error_set(error, BROOK_E_CONFIG, "%s is of a KRaft broker, which has another layout", path);
+        return brook_error_set(error, BROOK_E_CONFIG, "%s is of a KRaft broker, which has another layout",
+                               path);
     if (r == -BROOK_E_INVALID)
         warn(dir, "%s makes no sense and was written anew", path);
     if (r == 0 && found.broker_id >= 0 && found.broker_id != broker_id) {
@@ -136,7 +138,8 @@ static int check_identity(struct data_dir *dir, int32_t broker_id, const char *c
 static bool parse_name(const char *name, struct data_dir_partition *p)
 {
     const char *dash = strrchr(name, '-');
-    if (!dash || dash[1] == '\0' || strlen(dash + 1) > 10 || strspn(dash + 1, "0123456789") != strlen(dash + 1) ||
+    if (!dash || dash[1] == '\0' || strlen(dash + 1) > 10 ||
+        strspn(dash + 1, "0123456789") != strlen(dash + 1) ||
         !name_is_legal_topic(name, (size_t)(dash - name)))
         return false;
     long long number = strtoll(dash + 1, NULL, 10);
@@ -228,7 +231,8 @@ static void sort_known(struct data_dir *dir)
 }
 
 /* Among the first `count`. */
-static struct known *find_known(const struct data_dir *dir, size_t count, const char *topic, int32_t partition)
+static struct known *find_known(const struct data_dir *dir, size_t count, const char *topic,
+                                int32_t partition)
 {
     struct known key = {.topic = (char *)(uintptr_t)topic, .partition = partition};
     return count > 0 ? bsearch(&key, dir->known, count, sizeof key, compare) : NULL;

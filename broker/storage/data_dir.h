@@ -22,19 +22,19 @@ struct data_dir_partition {
     int64_t high_watermark; /* of the checkpoint; -1: not known */
 };
 
-/* Open (create) the directory, lock it, check `broker_id` and `cluster_id` against meta.properties (written if
- * missing). Returns 0; -BROOK_E_LOCKED (the sentence names the owner); -BROOK_E_CONFIG (another broker's or
- * cluster's directory); -BROOK_E_STORAGE_FULL; -BROOK_E_STORAGE_ERROR. */
+/* Open (create) the directory, lock it, check `broker_id` and `cluster_id` against meta.properties (written
+ * if missing). Returns 0; -BROOK_E_LOCKED (the sentence names the owner); -BROOK_E_CONFIG (another broker's
+ * or cluster's directory); -BROOK_E_STORAGE_FULL; -BROOK_E_STORAGE_ERROR. */
 int data_dir_open(const char *path, int32_t broker_id, const char *cluster_id, struct data_dir **ret_dir,
                   struct brook_error *error);
-/* With `clean` (every log was closed, each close answered 0, and data_dir_checkpoint() told the last positions)
- * write the marker; let go of the lock. Returns 0 or -BROOK_E_STORAGE_ERROR. NULL is fine. */
+/* With `clean` (every log was closed, each close answered 0, and data_dir_checkpoint() told the last
+ * positions) write the marker; let go of the lock. Returns 0 or -BROOK_E_STORAGE_ERROR. NULL is fine. */
 int data_dir_close(struct data_dir *dir, bool clean);
 const char *data_dir_path(const struct data_dir *dir);
 /* Whether the last stop was clean, and the broker epoch that the marker names (-1: none). */
 bool data_dir_was_clean(const struct data_dir *dir, int64_t *ret_broker_epoch);
-/* What was odd at opening (side files that made no sense and count as not there), a sentence each, for the log
- * of whoever opened it. Borrowed. */
+/* What was odd at opening (side files that made no sense and count as not there), a sentence each, for the
+ * log of whoever opened it. Borrowed. */
 const char *const *data_dir_warnings(const struct data_dir *dir, size_t *ret_count);
 /* To be named by the marker. */
 void data_dir_set_broker_epoch(struct data_dir *dir, int64_t broker_epoch);
@@ -51,8 +51,8 @@ int data_dir_write_topic_id(const struct data_dir *dir, const char *topic, int32
 int data_dir_set_aside(struct data_dir *dir, const char *topic, int32_t partition);
 
 /* Checkpoints: replace recovery-point-offset-checkpoint, log-start-offset-checkpoint and
- * replication-offset-checkpoint. Partitions found at opening that are not among `entries` keep what they had, as
- * long as their directory is there. A negative offset is left out. */
+ * replication-offset-checkpoint. Partitions found at opening that are not among `entries` keep what they had,
+ * as long as their directory is there. A negative offset is left out. */
 struct data_dir_checkpoint {
     const char *topic;
     int32_t partition;

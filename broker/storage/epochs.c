@@ -80,8 +80,9 @@ static int parse(struct epochs *e, const char *text)
         int32_t epoch;
         int64_t start;
         int end = 0;
-        if (sscanf(line, "%" SCNd32 " %" SCNd64 "%n", &epoch, &start, &end) != 2 || line[end] != '\0' || epoch < 0 ||
-            start < 0 || epoch <= epochs_last(e) || (e->count > 0 && start <= e->entries[e->count - 1].start_offset))
+        if (sscanf(line, "%" SCNd32 " %" SCNd64 "%n", &epoch, &start, &end) != 2 || line[end] != '\0' ||
+            epoch < 0 || start < 0 || epoch <= epochs_last(e) ||
+            (e->count > 0 && start <= e->entries[e->count - 1].start_offset))
             return -BROOK_E_INVALID;
         if (add(e, epoch, start) != 0)
             return -BROOK_E_NOMEM;

@@ -1,4 +1,5 @@
-/* Leader epochs of a log: which epoch began at which offset. The file `leader-epoch-checkpoint` of a partition.
+/* Leader epochs of a log: which epoch began at which offset. The file `leader-epoch-checkpoint` of a
+ * partition.
  *
  * Entries rise in both. The file can be made again from the batch headers, so it is replaced without a sync
  * while the log runs and with one when it is closed; a bad file means "not known". Not thread safe.

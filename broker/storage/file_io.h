@@ -2,9 +2,8 @@
  *
  * Each answers as the call it stands for: -1 and errno on failure, short counts passed on. There is no state
  * and no hook here: a test program that wants the k-th call to fail, fall short, wait or be remembered links
- * tests/support/faulty_io.c, which defines the same functions, and the archive's own object is then not taken.
- * So production pays nothing, and a test sees every call in its order.
- * Any thread.
+ * tests/support/faulty_io.c, which defines the same functions, and the archive's own object is then not
+ * taken. So production pays nothing, and a test sees every call in its order. Any thread.
  */
 #ifndef BROOK_STORAGE_FILE_IO_H
 #define BROOK_STORAGE_FILE_IO_H

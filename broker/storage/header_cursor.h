@@ -22,7 +22,8 @@ struct header_cursor {
 };
 
 void header_cursor_init(struct header_cursor *c, int fd, int64_t position, int64_t end);
-/* Returns 0 and the next batch's header and position; -BROOK_E_AGAIN at the end; -BROOK_E_CORRUPT_BATCH where no
- * whole batch follows; -BROOK_E_UNSUPPORTED_FORMAT; -BROOK_E_STORAGE_ERROR. After a failure the cursor stays. */
+/* Returns 0 and the next batch's header and position; -BROOK_E_AGAIN at the end; -BROOK_E_CORRUPT_BATCH where
+ * no whole batch follows; -BROOK_E_UNSUPPORTED_FORMAT; -BROOK_E_STORAGE_ERROR. After a failure the cursor
+ * stays. */
 int header_cursor_next(struct header_cursor *c, struct batch_header *ret_header, int64_t *ret_position);
 #endif

@@ -31,7 +31,8 @@ void index_entry_decode(const uint8_t from[INDEX_ENTRY_BYTES], struct index_entr
     ret_entry->position = (int32_t)be32_read(from + 4);
 }
 
-static int search(const struct sorted_kind *by, int fd, uint32_t count, int64_t key, struct index_entry *ret_entry)
+static int search(const struct sorted_kind *by, int fd, uint32_t count, int64_t key,
+                  struct index_entry *ret_entry)
 {
     uint8_t entry[SORTED_ENTRY_BYTES_MAX];
     int r = sorted_file_search(by, fd, count, key, true, entry, NULL);

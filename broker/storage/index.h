@@ -1,4 +1,5 @@
-/* The offset index of a segment: file of 8-byte entries (relative offset i32, position i32), big-endian, rising.
+/* The offset index of a segment: file of 8-byte entries (relative offset i32, position i32), big-endian,
+ * rising.
  *
  * An entry says: the batch at `position` ends at base offset + `relative_offset`. Only every few KiB has one,
  * the first batch never; a reader starts at the last entry at or below its offset and walks headers.

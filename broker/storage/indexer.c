@@ -34,7 +34,8 @@ static bool have_pending(struct indexer *ix)
 static void add_time(struct indexer *ix)
 {
     struct segment *s = ix->segment;
-    if (s->max_timestamp <= ix->last_time || !have_pending(ix) || ix->pending->time_count == INDEXER_PENDING_MAX)
+    if (s->max_timestamp <= ix->last_time || !have_pending(ix) ||
+        ix->pending->time_count == INDEXER_PENDING_MAX)
         return;
     ix->pending->time[ix->pending->time_count++] = (struct time_index_entry){
         .timestamp = s->max_timestamp,
@@ -114,8 +115,8 @@ bool indexer_find_time(const struct indexer *ix, int64_t timestamp, struct time_
     return true;
 }
 
-static int write_file(const struct segment *s, const char *suffix, const void *data, size_t bytes, off_t position,
-                      bool cut)
+static int write_file(const struct segment *s, const char *suffix, const void *data, size_t bytes,
+                      off_t position, bool cut)
 {
     int fd = segment_open_index(s, suffix, O_WRONLY | O_CREAT);
     if (fd < 0)
@@ -136,8 +137,8 @@ static int write_pending(const struct indexer *ix, bool cut)
     uint32_t count = ix->pending ? ix->pending->index_count : 0;
     for (uint32_t i = 0; i < count; i++)
         index_entry_encode(&ix->pending->index[i], block + i * INDEX_ENTRY_BYTES);
-    if (write_file(s, SUFFIX_INDEX, block, count * INDEX_ENTRY_BYTES, (off_t)s->index_entries * INDEX_ENTRY_BYTES,
-                   cut) != 0)
+    if (write_file(s, SUFFIX_INDEX, block, count * INDEX_ENTRY_BYTES,
+                   (off_t)s->index_entries * INDEX_ENTRY_BYTES, cut) != 0)
         return -1;
     count = ix->pending ? ix->pending->time_count : 0;
     for (uint32_t i = 0; i < count; i++)
@@ -203,7 +204,8 @@ int indexer_cut(struct indexer *ix, int64_t end_offset, pthread_mutex_t *lock)
     uint32_t index_entries = s->index_entries, time_entries = s->time_entries;
     int r = 0;
     if (count_below(s, SUFFIX_INDEX, index_count_below, index_entries, &index_entries, relative_end) != 0 ||
-        count_below(s, SUFFIX_TIME_INDEX, time_index_count_below, time_entries, &time_entries, relative_end) != 0)
+        count_below(s, SUFFIX_TIME_INDEX, time_index_count_below, time_entries, &time_entries,
+                    relative_end) != 0)
         r = -1;
 
     pthread_mutex_lock(lock);

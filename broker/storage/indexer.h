@@ -29,11 +29,11 @@ struct indexer {
     struct segment *segment;         /* borrowed */
     struct indexer_pending *pending; /* allocated with the first entry, kept from then on */
     int64_t bytes_since_entry;
-    int64_t last_time;               /* timestamp of the last time index entry */
+    int64_t last_time; /* timestamp of the last time index entry */
 };
 
-/* Go on with `segment`, whose counts say what its files hold; nothing is pending. `last_time` is the timestamp
- * of its last time entry, TIMESTAMP_NONE for none. */
+/* Go on with `segment`, whose counts say what its files hold; nothing is pending. `last_time` is the
+ * timestamp of its last time entry, TIMESTAMP_NONE for none. */
 void indexer_start(struct indexer *ix, struct segment *segment, int64_t bytes_since_entry, int64_t last_time);
 void indexer_done(struct indexer *ix);
 
@@ -58,7 +58,7 @@ int indexer_finish(struct indexer *ix, pthread_mutex_t *lock);
 /* I/O: the segment is cut before `end_offset`: drop the entries at or above it. The caller starts the indexer
  * anew after looking at what is left (log_tail.h). A failure drops all entries and returns -1 and errno. */
 int indexer_cut(struct indexer *ix, int64_t end_offset, pthread_mutex_t *lock);
-/* I/O: remove both files of `segment` and start anew with it, for a rebuild. Only while nobody reads. Returns 0
- * or -1 and errno. */
+/* I/O: remove both files of `segment` and start anew with it, for a rebuild. Only while nobody reads. Returns
+ * 0 or -1 and errno. */
 int indexer_reset(struct indexer *ix, struct segment *segment);
 #endif

@@ -1,5 +1,6 @@
-/* One process per directory: the file `.lock` in it, locked as a whole with F_OFD_SETLK (which excludes Kafka's
- * lock too) and naming its owner's process id. The lock goes with the descriptor, so it can not outlive a crash.
+/* One process per directory: the file `.lock` in it, locked as a whole with F_OFD_SETLK (which excludes
+ * Kafka's lock too) and naming its owner's process id. The lock goes with the descriptor, so it can not
+ * outlive a crash.
  */
 #ifndef BROOK_STORAGE_LOCK_FILE_H
 #define BROOK_STORAGE_LOCK_FILE_H

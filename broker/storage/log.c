@@ -45,7 +45,8 @@ int log_check_online(struct log *log, struct brook_error *error)
     const char *reason = log_offline_reason(log);
     if (!reason)
         return 0;
-    return brook_error_set(error, BROOK_E_LOG_OFFLINE, "%s is offline: %s", directory_path(log->directory), reason);
+    return brook_error_set(error, BROOK_E_LOG_OFFLINE, "%s is offline: %s", directory_path(log->directory),
+                           reason);
 }
 
 int64_t log_start_offset(struct log *log)
@@ -94,6 +95,8 @@ void log_configure(struct log *log, const struct log_settings *settings)
 {
     pthread_mutex_lock(&log->lock);
     log->settings = *settings;
+    if (log->settings.segment_bytes > SEGMENT_RELATIVE_MAX) /* positions are 31 bits */
+        log->settings.segment_bytes = SEGMENT_RELATIVE_MAX;
     pthread_mutex_unlock(&log->lock);
 }
 

@@ -22,12 +22,12 @@ struct log;
 struct segment;
 
 struct log_settings {
-    int64_t segment_bytes;        /* roll beyond; at most 2^31 - 1 */
-    int64_t segment_ms;           /* roll when the first batch is older */
-    int32_t segment_index_bytes;  /* roll when an index is full */
+    int64_t segment_bytes;       /* roll beyond; at most 2^31 - 1 */
+    int64_t segment_ms;          /* roll when the first batch is older */
+    int32_t segment_index_bytes; /* roll when an index is full */
     int32_t index_interval_bytes;
-    int64_t retention_ms;         /* -1: for ever */
-    int64_t retention_bytes;      /* -1: without limit */
+    int64_t retention_ms;    /* -1: for ever */
+    int64_t retention_bytes; /* -1: without limit */
     int64_t file_delete_delay_ms;
 };
 /* The defaults of FORMAT.md. */
@@ -35,16 +35,16 @@ void log_settings_default(struct log_settings *settings);
 
 /* What is known about the last stop. */
 struct log_hint {
-    bool clean;              /* the clean-stop marker was there */
-    int64_t recovery_point;  /* everything below is on stable storage; -1: not known */
-    int64_t start_offset;    /* from the checkpoint; -1: not known */
+    bool clean;             /* the clean-stop marker was there */
+    int64_t recovery_point; /* everything below is on stable storage; -1: not known */
+    int64_t start_offset;   /* from the checkpoint; -1: not known */
 };
 
 /* What opening found, for the one line in the log of whoever opened it. */
 struct log_recovery {
     bool scanned;
     int64_t bytes_scanned;
-    int64_t bytes_cut;       /* torn tail */
+    int64_t bytes_cut; /* torn tail */
     int32_t indexes_rebuilt;
 };
 
@@ -98,8 +98,8 @@ void log_range_done(struct log_range *range);
  * trailing partial one is possible. The first batch is included whole even beyond `bytes_max` when
  * `whole_first`, as long as it has at most `first_bytes_max`.
  * Returns 0 (ret->bytes may be 0: nothing there yet, or without `whole_first` nothing that fits);
- * -BROOK_E_OFFSET_OUT_OF_RANGE (below start or above end); -BROOK_E_MESSAGE_TOO_LARGE (the first batch has more
- * than `first_bytes_max`); -BROOK_E_STORAGE_ERROR. */
+ * -BROOK_E_OFFSET_OUT_OF_RANGE (below start or above end); -BROOK_E_MESSAGE_TOO_LARGE (the first batch has
+ * more than `first_bytes_max`); -BROOK_E_STORAGE_ERROR. */
 int log_read(struct log *log, int64_t offset, int64_t end_offset, size_t bytes_max, bool whole_first,
              size_t first_bytes_max, struct log_range *ret_range);
 
@@ -112,9 +112,9 @@ int log_find_time(struct log *log, int64_t timestamp, int64_t end_offset, size_t
 /* [writer] Remove whole segments that are past retention at `now_ms`; the active one is rolled first when all
  * its records are. Returns the number removed, or a negative error. */
 int log_retain(struct log *log, int64_t now_ms);
-/* [writer] Cut so that the next offset is max(offset, start); an offset inside a batch takes the whole batch with
- * it, and the next offset is the batch's base. Above the end: nothing. Whoever keeps a recovery point lowers it,
- * synced, before this. */
+/* [writer] Cut so that the next offset is max(offset, start); an offset inside a batch takes the whole batch
+ * with it, and the next offset is the batch's base. Above the end: nothing. Whoever keeps a recovery point
+ * lowers it, synced, before this. */
 int log_truncate(struct log *log, int64_t offset, struct brook_error *error);
 /* [writer] New settings from now on. */
 void log_configure(struct log *log, const struct log_settings *settings);
@@ -123,9 +123,9 @@ void log_configure(struct log *log, const struct log_settings *settings);
  * A failure takes the log offline: nothing is retried. */
 int log_flush(struct log *log);
 
-/* [writer] Rename the directory to its "-delete" form, so that its name is free, and take no appends any more;
- * reading goes on where files are open. log_close() and the last range then remove what is left. Returns 0 or
- * -BROOK_E_STORAGE_ERROR. */
+/* [writer] Rename the directory to its "-delete" form, so that its name is free, and take no appends any
+ * more; reading goes on where files are open. log_close() and the last range then remove what is left.
+ * Returns 0 or -BROOK_E_STORAGE_ERROR. */
 int log_retire(struct log *log, struct brook_error *error);
 /* log_retire() and log_close() in one. Takes *log. */
 int log_delete(struct log **log);

@@ -20,7 +20,8 @@ static bool must_roll(const struct log *log, const struct batch_header *header, 
            now_ms - s->first_ms >= set->segment_ms ||
            indexer_index_entries(&log->indexer) >= (uint32_t)set->segment_index_bytes / INDEX_ENTRY_BYTES ||
            /* one slot stays free for the entry at the roll */
-           indexer_time_entries(&log->indexer) + 1 >= (uint32_t)set->segment_index_bytes / TIME_INDEX_ENTRY_BYTES;
+           indexer_time_entries(&log->indexer) + 1 >=
+               (uint32_t)set->segment_index_bytes / TIME_INDEX_ENTRY_BYTES;
 }
 
 /* How many of `batches` (the first one does) fit into the active segment. */

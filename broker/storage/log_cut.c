@@ -239,15 +239,30 @@ static int remove_last(struct log *log, struct brook_error *error)
         return r;
     pthread_mutex_lock(&log->lock);
     log->segments_count--;
-    log->generation++;
     log->directory_dirty = true;
-    if (log->visible_segment == s) {
-        log->visible_segment = log_active(log);
-        log->visible_bytes = log->visible_segment->bytes;
-    }
     pthread_mutex_unlock(&log->lock);
     segment_unref(s);
     return 0;
+}
+
+/* Readers must know of a cut before the file does: whoever took a look before sees another generation after.
+ */
+static void show_cut(struct log *log, struct segment *s, int64_t bytes, int64_t end_offset)
+{
+    pthread_mutex_lock(&log->lock);
+    s->bytes = bytes;
+    if (bytes == 0)
+        s->first_ms = 0;
+    log->generation++;
+    log->visible_segment = s;
+    log->visible_bytes = bytes;
+    log->end_offset = end_offset;
+    log->next_offset = end_offset;
+    if (log->durable_end > end_offset)
+        log->durable_end = end_offset;
+    if (log->tail)
+        tail_reset(log->tail);
+    pthread_mutex_unlock(&log->lock);
 }
 
 /* The index entries of what is being cut; when they can not be told apart the segment is indexed anew. */
@@ -274,36 +289,26 @@ static int cut_index(struct log *log, struct segment *s, int64_t end_offset)
 
 int log_cut(struct log *log, size_t keep, int64_t bytes, int64_t end_offset, struct brook_error *error)
 {
+    struct segment *s = log->segments[keep - 1];
+    show_cut(log, s, bytes, end_offset);
     while (log->segments_count > keep) {
         int r = remove_last(log, error);
         if (r != 0)
             return r;
     }
-    struct segment *s = log_active(log);
     int fd = segment_fd(s);
     if (fd < 0 || io_truncate(fd, bytes) != 0)
         return storage_error(error, "cutting %s", directory_path(log->directory));
-    pthread_mutex_lock(&log->lock);
-    s->bytes = bytes;
-    if (bytes == 0)
-        s->first_ms = 0;
-    log->generation++;
-    log->visible_segment = s;
-    log->visible_bytes = bytes;
-    log->end_offset = end_offset;
-    log->next_offset = end_offset;
-    if (log->durable_end > end_offset)
-        log->durable_end = end_offset;
-    if (log->tail)
-        tail_reset(log->tail);
-    pthread_mutex_unlock(&log->lock);
     int r = cut_index(log, s, end_offset);
-    return r == 0 ? 0 : brook_error_set(error, BROOK_E_STORAGE_ERROR, "indexing %s after a cut",
-                                        directory_path(log->directory));
+    return r == 0 ? 0
+                  : brook_error_set(error, BROOK_E_STORAGE_ERROR, "indexing %s after a cut",
+                                    directory_path(log->directory));
 }
 
-/* Where the batch that holds `offset` begins: place of its segment, position, and the offset to go on with. */
-static int find_cut(struct log *log, int64_t offset, size_t *ret_place, int64_t *ret_position, int64_t *ret_end)
+/* Where the batch that holds `offset` begins: place of its segment, position, and the offset to go on with.
+ */
+static int find_cut(struct log *log, int64_t offset, size_t *ret_place, int64_t *ret_position,
+                    int64_t *ret_end)
 {
     struct log_view v;
     struct batch_header header;
@@ -333,8 +338,8 @@ int log_truncate(struct log *log, int64_t offset, struct brook_error *error)
     int64_t position, end;
     r = find_cut(log, offset, &place, &position, &end);
     if (r != 0)
-        return brook_error_set(error, BROOK_E_STORAGE_ERROR, "looking for offset %lld in %s", (long long)offset,
-                               directory_path(log->directory));
+        return brook_error_set(error, BROOK_E_STORAGE_ERROR, "looking for offset %lld in %s",
+                               (long long)offset, directory_path(log->directory));
     r = log_cut(log, place + 1, position, end, error);
     if (r != 0) {
         log_go_offline(log, "a truncation to %lld failed half way", (long long)offset);

@@ -10,23 +10,29 @@
 
 #define OFFSET_DIGITS 20
 
-struct found {
-    int64_t *bases;
+struct bases {
+    int64_t *list;
     size_t count;
     size_t capacity;
 };
 
-static int add(struct found *f, int64_t base)
+struct found {
+    struct bases logs;
+    struct bases indexes; /* of any kind */
+    bool left_over;       /* something is there that a crash left behind */
+};
+
+static int add(struct bases *b, int64_t base)
 {
-    if (f->count == f->capacity) {
-        size_t capacity = f->capacity ? 2 * f->capacity : 16;
-        int64_t *bases = realloc(f->bases, capacity * sizeof *bases);
-        if (!bases)
-            return -BROOK_E_NOMEM;
-        f->bases = bases;
-        f->capacity = capacity;
+    if (b->count == b->capacity) {
+        size_t capacity = b->capacity ? 2 * b->capacity : 16;
+        int64_t *list = realloc(b->list, capacity * sizeof *list);
+        if (!list)
+            return -1;
+        b->list = list;
+        b->capacity = capacity;
     }
-    f->bases[f->count++] = base;
+    b->list[b->count++] = base;
     return 0;
 }
 
@@ -62,20 +68,32 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static bool has(const struct found *f, int64_t base)
+static bool has(const struct bases *b, int64_t base)
 {
-    return f->count > 0 && bsearch(&base, f->bases, f->count, sizeof base, compare) != NULL;
+    return b->count > 0 && bsearch(&base, b->list, b->count, sizeof base, compare) != NULL;
 }
 
-static void sort(struct found *f)
+static void sort(struct bases *b)
 {
-    if (f->count > 0)
-        qsort(f->bases, f->count, sizeof *f->bases, compare);
+    if (b->count > 0)
+        qsort(b->list, b->count, sizeof *b->list, compare);
+}
+
+static bool is_index(const char *suffix)
+{
+    return !strcmp(suffix, SUFFIX_INDEX) || !strcmp(suffix, SUFFIX_TIME_INDEX) ||
+           !strcmp(suffix, ".txnindex");
+}
+
+static bool is_left_over(const char *suffix)
+{
+    return ends_in(suffix, SUFFIX_DELETED) || ends_in(suffix, SUFFIX_CLEANED) ||
+           ends_in(suffix, SUFFIX_SWAP) || ends_in(suffix, ".tmp");
 }
 
 /* Call `visit` for each entry. */
-static int each_entry(const struct directory *d, int (*visit)(const struct directory *d, struct found *f,
-                                                              const char *name),
+static int each_entry(const struct directory *d,
+                      int (*visit)(const struct directory *d, struct found *f, const char *name),
                       struct found *f)
 {
     DIR *dir = opendir(directory_path(d));
@@ -91,27 +109,36 @@ static int each_entry(const struct directory *d, int (*visit)(const struct direc
     return r != 0 || saved != 0 ? -1 : 0;
 }
 
-static int collect_logs(const struct directory *d, struct found *f, const char *name)
+static int collect(const struct directory *d, struct found *f, const char *name)
 {
     int64_t base;
     const char *suffix = parse_name(name, &base);
-    if (!suffix || strcmp(suffix, SUFFIX_LOG) != 0)
-        return 0;
-    if (add(f, base) == 0)
-        return 0;
-    errno = ENOMEM;
-    return -1;
+    f->left_over = f->left_over || is_left_over(name);
+    int r = 0;
+    if (suffix && strcmp(suffix, SUFFIX_LOG) == 0)
+        r = add(&f->logs, base);
+    else if (suffix && is_index(suffix))
+        r = add(&f->indexes, base);
+    if (r != 0)
+        errno = ENOMEM;
+    return r;
 }
 
+/* A `.swap` log without a log of its name becomes it. */
 static int finish_swaps(const struct directory *d, struct found *f, const char *name)
 {
     int64_t base;
     const char *suffix = parse_name(name, &base);
-    if (!suffix || strcmp(suffix, SUFFIX_LOG SUFFIX_SWAP) != 0 || has(f, base))
+    if (!suffix || strcmp(suffix, SUFFIX_LOG SUFFIX_SWAP) != 0 || has(&f->logs, base))
         return 0;
     char from[PATH_MAX], to[PATH_MAX];
     directory_file_path(d, name, from);
     directory_segment_path(d, base, SUFFIX_LOG, to);
+    if (add(&f->logs, base) != 0) {
+        errno = ENOMEM;
+        return -1;
+    }
+    sort(&f->logs);
     return io_rename(from, to);
 }
 
@@ -119,33 +146,35 @@ static int sweep(const struct directory *d, struct found *f, const char *name)
 {
     int64_t base;
     const char *suffix = parse_name(name, &base);
-    if (!suffix)
-        return ends_in(name, ".tmp") ? unlink_in(d, name) : 0;
-    bool left_over = ends_in(suffix, SUFFIX_DELETED) || ends_in(suffix, SUFFIX_CLEANED) ||
-                     ends_in(suffix, SUFFIX_SWAP);
-    bool index = !strcmp(suffix, SUFFIX_INDEX) || !strcmp(suffix, SUFFIX_TIME_INDEX) ||
-                 !strcmp(suffix, ".txnindex");
-    return left_over || (index && !has(f, base)) ? unlink_in(d, name) : 0;
+    bool lone_index = suffix && is_index(suffix) && !has(&f->logs, base);
+    return lone_index || is_left_over(name) ? unlink_in(d, name) : 0;
 }
 
-int log_files_find(const struct directory *d, int64_t **ret_bases, size_t *ret_count, struct brook_error *error)
+/* One pass over the names where all is well, three where a crash left something. */
+static int look(const struct directory *d, struct found *f)
+{
+    if (each_entry(d, collect, f) != 0)
+        return -1;
+    sort(&f->logs);
+    bool lone_index = false;
+    for (size_t i = 0; i < f->indexes.count && !lone_index; i++)
+        lone_index = !has(&f->logs, f->indexes.list[i]);
+    if (!f->left_over && !lone_index)
+        return 0;
+    return each_entry(d, finish_swaps, f) != 0 || each_entry(d, sweep, f) != 0 ? -1 : 0;
+}
+
+int log_files_find(const struct directory *d, int64_t **ret_bases, size_t *ret_count,
+                   struct brook_error *error)
 {
     struct found f = {0};
-    int r = each_entry(d, collect_logs, &f);
-    sort(&f);
-    if (r == 0)
-        r = each_entry(d, finish_swaps, &f);
-    f.count = 0;
-    if (r == 0)
-        r = each_entry(d, collect_logs, &f);
-    sort(&f);
-    if (r == 0)
-        r = each_entry(d, sweep, &f);
+    int r = look(d, &f);
+    free(f.indexes.list);
     if (r != 0) {
-        free(f.bases);
+        free(f.logs.list);
         return storage_error(error, "looking into %s", directory_path(d));
     }
-    *ret_bases = f.bases;
-    *ret_count = f.count;
+    *ret_bases = f.logs.list;
+    *ret_count = f.logs.count;
     return 0;
 }

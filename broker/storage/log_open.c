@@ -103,16 +103,21 @@ static int find_segments(struct opening *o)
     return r == 0 && count == 0 ? add_first(o) : r;
 }
 
+/* A log must open on a full disk: without indexes it is slow, not wrong. */
+static void rebuild_index(struct opening *o, struct segment *s)
+{
+    o->recovery.indexes_rebuilt++;
+    if (segment_index_rebuild(s, o->log->settings.index_interval_bytes, &o->log->lock) != 0)
+        segment_index_forget(s);
+}
+
 /* ---- segments that need no scan ----------------------------------------------------------------------- */
 
-static int check_indexes(struct opening *o, size_t place)
+static void check_indexes(struct opening *o, size_t place)
 {
     struct segment *s = o->log->segments[place];
-    int32_t interval = o->log->settings.index_interval_bytes;
-    if (segment_index_check(s, next_base(o->log, place), interval))
-        return 0;
-    o->recovery.indexes_rebuilt++;
-    return segment_index_rebuild(s, interval, &o->log->lock) == 0 ? 0 : fail(o, "indexing a segment of");
+    if (!segment_index_check(s, next_base(o->log, place), o->log->settings.index_interval_bytes))
+        rebuild_index(o, s);
 }
 
 /* The active segment after a clean stop. -BROOK_E_CORRUPT_BATCH: it was not so clean. */
@@ -121,9 +126,7 @@ static int resume(struct opening *o)
     int64_t next;
     int r = log_resume(o->log, &next);
     if (r == -BROOK_E_CORRUPT_BATCH) {
-        o->recovery.indexes_rebuilt++;
-        if (segment_index_rebuild(log_active(o->log), o->log->settings.index_interval_bytes, &o->log->lock) != 0)
-            return fail(o, "indexing a segment of");
+        rebuild_index(o, log_active(o->log));
         r = log_resume(o->log, &next);
     }
     if (r == 0)
@@ -163,8 +166,8 @@ static int scan_segment(struct opening *o, size_t place, struct recovery_scan *r
     if (scan.fd < 0 || indexer_reset(&b.indexer, s) != 0)
         return fail(o, "opening a segment of");
     int r = recovery_scan(&scan);
-    if (r == 0 && indexer_finish(&b.indexer, &o->log->lock) != 0)
-        r = fail(o, "indexing a segment of");
+    if (indexer_finish(&b.indexer, &o->log->lock) != 0)
+        segment_index_forget(s);
     s->max_timestamp_known = r == 0;
     indexer_done(&b.indexer);
     o->recovery.scanned = true;
@@ -182,10 +185,11 @@ static int scan_segment(struct opening *o, size_t place, struct recovery_scan *r
 
 static int report_damage(struct opening *o, size_t place, const struct recovery_scan *scan)
 {
-    return brook_error_set(o->error, BROOK_E_CORRUPT_BATCH,
-                           "%s: a bad batch at byte %lld of segment %lld has valid ones behind it; nothing was cut",
-                           directory_path(o->log->directory), (long long)scan->valid_bytes,
-                           (long long)o->log->segments[place]->base_offset);
+    return brook_error_set(
+        o->error, BROOK_E_CORRUPT_BATCH,
+        "%s: a bad batch at byte %lld of segment %lld has valid ones behind it; nothing was cut",
+        directory_path(o->log->directory), (long long)scan->valid_bytes,
+        (long long)o->log->segments[place]->base_offset);
 }
 
 /* Whether a later segment begins with a valid batch: then what is torn here is not the log's end. */
@@ -253,7 +257,11 @@ static int recover_from(struct opening *o, bool from_last)
     for (size_t i = 0; i < log->segments_count; i++) {
         bool last = i + 1 == log->segments_count;
         bool trusted = from_last ? !last : next_base(log, i) <= o->hint.recovery_point;
-        int r = trusted ? check_indexes(o, i) : recover_segment(o, i);
+        int r = 0;
+        if (trusted)
+            check_indexes(o, i);
+        else
+            r = recover_segment(o, i);
         if (r != 0)
             return r;
     }
@@ -267,18 +275,16 @@ static int recover(struct opening *o)
     int r = recover_from(o, false);
     if (r != 0 || o->log->next_offset >= o->hint.recovery_point || log_active(o->log)->bytes == 0)
         return r;
-    /* The log is shorter than what is said to be safe in it: the recovery point is another log's, or a lie. */
+    /* The log is shorter than what is said to be safe in it: the recovery point is another log's, or a lie.
+     */
     o->hint.recovery_point = -1;
     return recover_from(o, false);
 }
 
 static int open_clean(struct opening *o)
 {
-    for (size_t i = 0; i < o->log->segments_count; i++) {
-        int r = check_indexes(o, i);
-        if (r != 0)
-            return r;
-    }
+    for (size_t i = 0; i < o->log->segments_count; i++)
+        check_indexes(o, i);
     int r = resume(o);
     if (r != -BROOK_E_CORRUPT_BATCH && r != -BROOK_E_UNSUPPORTED_FORMAT)
         return r;
@@ -377,6 +383,9 @@ static int open_log(struct opening *o)
     date_active(log_active(log));
     log_publish(log);
     log->durable_end = log->end_offset;
+    /* A log that nobody uses costs no descriptor. */
+    for (size_t i = 0; i < log->segments_count; i++)
+        segment_rest(log->segments[i]);
     return 0;
 }
 
@@ -389,9 +398,9 @@ static struct log *new_log(const char *path, const struct log_settings *settings
         free(log);
         return NULL;
     }
-    log->settings = *settings;
     pthread_mutex_init(&log->lock, NULL);
     pthread_mutex_init(&log->flush_lock, NULL);
+    log_configure(log, settings);
     return log;
 }
 
@@ -403,7 +412,8 @@ int log_open(const char *directory, const struct log_settings *settings, const s
     o.error->code = 0;
     o.log = new_log(directory, settings);
     if (!o.log)
-        return brook_error_set(error, BROOK_E_STORAGE_ERROR, "%s: no memory, or the path is too long", directory);
+        return brook_error_set(error, BROOK_E_STORAGE_ERROR, "%s: no memory, or the path is too long",
+                               directory);
     int r = open_log(&o);
     if (r != 0) {
         log_free(o.log);

@@ -18,7 +18,8 @@ size_t log_segment_of(const struct log *log, int64_t offset)
     return low > 0 ? low - 1 : 0;
 }
 
-/* What memory knows about where to start: the tail is exact, pending index entries are better than the file. */
+/* What memory knows about where to start: the tail is exact, pending index entries are better than the file.
+ */
 static void look_in_memory(struct log *log, int64_t offset, struct log_view *v)
 {
     if (v->segment != log->indexer.segment)
@@ -73,7 +74,8 @@ static bool look_in_index(struct log_view *v, int64_t offset, struct index_entry
     return r == 1 && ret_entry->position > 0;
 }
 
-static int walk_to(struct header_cursor *c, int64_t offset, int64_t *ret_position, struct batch_header *ret_header)
+static int walk_to(struct header_cursor *c, int64_t offset, int64_t *ret_position,
+                   struct batch_header *ret_header)
 {
     int r;
     do {
@@ -199,7 +201,8 @@ static size_t round_down(const struct log_view *v, int64_t position, size_t firs
     struct index_entry entry;
     int r = index_search_position(fd, v->index_entries, position + (int64_t)bytes, &entry);
     io_close(fd);
-    return r == 1 && entry.position >= position + (int64_t)first ? (size_t)(entry.position - position) : bytes;
+    return r == 1 && entry.position >= position + (int64_t)first ? (size_t)(entry.position - position)
+                                                                 : bytes;
 }
 
 /* The answer with a look at the files. -BROOK_E_AGAIN: go on at q->offset, which has moved. */

@@ -6,8 +6,8 @@
 
 #include <stdlib.h>
 
-/* What retention has to know of each segment. Greatest timestamps are read from the oldest on, up to the first
- * segment that has not expired: what lies behind it waits for a later pass anyway. */
+/* What retention has to know of each segment. Greatest timestamps are read from the oldest on, up to the
+ * first segment that has not expired: what lies behind it waits for a later pass anyway. */
 static int describe(struct log *log, int64_t now_ms, struct retention_segment **ret_segments)
 {
     struct retention_segment *list = calloc(log->segments_count, sizeof *list);
@@ -34,9 +34,10 @@ static int describe(struct log *log, int64_t now_ms, struct retention_segment **
     return 0;
 }
 
-/* The active segment goes too when all before it do and it has expired: an empty one, named by the next offset,
- * takes its place, so that the next offset stays known. */
-static int seal_expired_active(struct log *log, const struct retention_segment *list, size_t *gone, int64_t now_ms)
+/* The active segment goes too when all before it do and it has expired: an empty one, named by the next
+ * offset, takes its place, so that the next offset stays known. */
+static int seal_expired_active(struct log *log, const struct retention_segment *list, size_t *gone,
+                               int64_t now_ms)
 {
     size_t last = log->segments_count - 1;
     if (*gone < last || !retention_is_expired(&list[last], log->settings.retention_ms, now_ms))

@@ -1,13 +1,14 @@
 /* Inside of a log, shared by the files log*.c of this folder and by nobody else.
  *
- * The writer (one at a time, by contract) changes everything here; what readers look at is changed under `lock`,
- * so the writer itself reads without it. `lock` is never held across a system call.
+ * The writer (one at a time, by contract) changes everything here; what readers look at is changed under
+ * `lock`, so the writer itself reads without it. `lock` is never held across a system call.
  *
  *   segments[0] ... segments[n-2]   sealed: their bytes never change (but for a truncation)
  *   segments[n-1]                   active: the writer appends to it
  *
- * An append that rolls on its way writes into several segments before any of it may be seen: `visible_segment`
- * and `visible_bytes` say where what readers may see ends; segments behind it are not theirs yet.
+ * An append that rolls on its way writes into several segments before any of it may be seen:
+ * `visible_segment` and `visible_bytes` say where what readers may see ends; segments behind it are not
+ * theirs yet.
  */
 #ifndef BROOK_STORAGE_LOG_STATE_H
 #define BROOK_STORAGE_LOG_STATE_H
@@ -37,9 +38,9 @@ struct log {
     int64_t durable_end;
     struct segment *visible_segment; /* borrowed from `segments` */
     int64_t visible_bytes;
-    uint64_t generation;   /* counts truncations: a reader that saw another one looks again */
-    bool directory_dirty;  /* names changed since the directory was synced */
-    struct tail *tail;     /* of the active segment; allocated by the first append */
+    uint64_t generation;  /* counts truncations: a reader that saw another one looks again */
+    bool directory_dirty; /* names changed since the directory was synced */
+    struct tail *tail;    /* of the active segment; allocated by the first append */
     bool retired;
 
     /* the writer's */
@@ -64,21 +65,21 @@ void log_go_offline(struct log *log, const char *format, ...) __attribute__((for
 /* -BROOK_E_LOG_OFFLINE with the reason, or 0. */
 int log_check_online(struct log *log, struct brook_error *error);
 
-/* [writer] Seal the active segment and open a new one at `base_offset`. An active one that is empty is replaced.
- * Nothing has changed on failure. */
+/* [writer] Seal the active segment and open a new one at `base_offset`. An active one that is empty is
+ * replaced. Nothing has changed on failure. */
 int log_roll(struct log *log, int64_t base_offset, struct brook_error *error);
 /* [writer] Put `segment` (taken over) behind the others. */
 int log_add_segment(struct log *log, struct segment *segment);
 /* [writer] Let readers see all that was written. */
 void log_publish(struct log *log);
 
-/* [writer] Remove the segments from `keep` on (at least one is kept), cut the last one kept to `bytes`, drop the
- * index entries of what is gone, and let `end_offset` be the next offset. Returns 0 or an error: the log must
- * go offline then. */
+/* [writer] Remove the segments from `keep` on (at least one is kept), cut the last one kept to `bytes`, drop
+ * the index entries of what is gone, and let `end_offset` be the next offset. Returns 0 or an error: the log
+ * must go offline then. */
 int log_cut(struct log *log, size_t keep, int64_t bytes, int64_t end_offset, struct brook_error *error);
-/* [writer] Look at the end of the active segment, whose bytes and index counts are right, and go on from there:
- * starts the indexer. Returns 0 and the next offset; -BROOK_E_CORRUPT_BATCH when index and log disagree or the
- * headers do not lead to the end; -BROOK_E_STORAGE_ERROR. */
+/* [writer] Look at the end of the active segment, whose bytes and index counts are right, and go on from
+ * there: starts the indexer. Returns 0 and the next offset; -BROOK_E_CORRUPT_BATCH when index and log
+ * disagree or the headers do not lead to the end; -BROOK_E_STORAGE_ERROR. */
 int log_resume(struct log *log, int64_t *ret_next_offset);
 
 /* [writer] Remove the oldest `count` segments (never the last). */
@@ -92,12 +93,12 @@ size_t log_segment_of(const struct log *log, int64_t offset);
 /* What a reader took from the log in one look. Owns a reference to `segment`. */
 struct log_view {
     struct segment *segment;
-    int64_t end;               /* bytes of the segment that may be seen */
-    int64_t next_base;         /* of the following segment; INT64_MAX: none that may be seen */
+    int64_t end;       /* bytes of the segment that may be seen */
+    int64_t next_base; /* of the following segment; INT64_MAX: none that may be seen */
     uint32_t index_entries;
     uint32_t time_entries;
-    struct index_entry start;  /* best entry known in memory, position 0 and offset -1 if none */
-    bool start_is_best;        /* the file has no better one */
+    struct index_entry start; /* best entry known in memory, position 0 and offset -1 if none */
+    bool start_is_best;       /* the file has no better one */
     bool index_usable;
     uint64_t generation;
 };

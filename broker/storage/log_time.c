@@ -21,8 +21,8 @@ struct answer {
     int64_t timestamp;
 };
 
-static int walk_records(const struct batch_header *h, const void *data, size_t bytes, const struct question *q,
-                        struct answer *ret_answer)
+static int walk_records(const struct batch_header *h, const void *data, size_t bytes,
+                        const struct question *q, struct answer *ret_answer)
 {
     struct record_walker w;
     struct record record;
@@ -77,8 +77,8 @@ static int64_t hint(struct log *log, struct log_view *v, int64_t timestamp)
     return have ? v->segment->base_offset + entry.relative_offset : -1;
 }
 
-/* Where to begin walking: at the batch that the hint names, which is believed when it ends where the hint says
- * and is early enough itself; else at the segment's start. */
+/* Where to begin walking: at the batch that the hint names, which is believed when it ends where the hint
+ * says and is early enough itself; else at the segment's start. */
 static int64_t start_position(struct log *log, struct log_view *v, int64_t timestamp)
 {
     int64_t offset = hint(log, v, timestamp);

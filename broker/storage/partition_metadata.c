@@ -61,7 +61,8 @@ int partition_metadata_load(const char *path, uint8_t ret_topic_id[TOPIC_ID_BYTE
     return 0;
 }
 
-int partition_metadata_save(const char *path, const uint8_t topic_id[TOPIC_ID_BYTES], struct brook_error *error)
+int partition_metadata_save(const char *path, const uint8_t topic_id[TOPIC_ID_BYTES],
+                            struct brook_error *error)
 {
     char text[TOPIC_ID_TEXT_BYTES + 1], file[sizeof HEAD + TOPIC_ID_TEXT_BYTES];
     if (is_zero(topic_id))

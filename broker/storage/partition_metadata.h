@@ -17,5 +17,6 @@
 /* Returns 0; -BROOK_E_NOT_FOUND; -BROOK_E_INVALID (garbled, or the zero id). */
 int partition_metadata_load(const char *path, uint8_t ret_topic_id[TOPIC_ID_BYTES]);
 /* Replaced atomically and synced. Returns 0; -BROOK_E_INVALID for the zero id; a storage error. */
-int partition_metadata_save(const char *path, const uint8_t topic_id[TOPIC_ID_BYTES], struct brook_error *error);
+int partition_metadata_save(const char *path, const uint8_t topic_id[TOPIC_ID_BYTES],
+                            struct brook_error *error);
 #endif

@@ -78,13 +78,14 @@ static bool is_old_message(struct window *w, int64_t position, int64_t end)
         return false;
     int64_t total = BATCH_PREFIX_BYTES + (int64_t)be32_read(p + 8);
     uint32_t stored = be32_read(p + OLD_CRC_AT), sum;
-    return total > OLD_CRC_FROM && total <= end - position &&
+    return p[MAGIC_AT] < BATCH_MAGIC && total > OLD_CRC_FROM && total <= end - position &&
            sum_range(w, position + OLD_CRC_FROM, total - OLD_CRC_FROM, sum_old, &sum) == 0 && sum == stored;
 }
 
-/* The header at `position`, if it can be one of a batch that ends within `end` and follows `next_offset`. */
+/* The header at `position`, if it can be one of a batch that ends within the file and begins at `base_min` or
+ * above. */
 static int read_plausible(struct window *w, const struct recovery_scan *scan, int64_t position,
-                          int64_t next_offset, struct batch_header *ret_header)
+                          int64_t base_min, struct batch_header *ret_header)
 {
     bool error = false;
     const uint8_t *p = window_at(w, position, BATCH_HEADER_BYTES, &error);
@@ -92,10 +93,9 @@ static int read_plausible(struct window *w, const struct recovery_scan *scan, in
         return error ? -BROOK_E_STORAGE_ERROR : -BROOK_E_CORRUPT_BATCH;
     struct batch_header h;
     int r = batch_read_header(p, BATCH_HEADER_BYTES, &h);
-    if (r == -BROOK_E_UNSUPPORTED_FORMAT)
-        return r;
-    if ((r != 0 && r != -BROOK_E_AGAIN) || h.base_offset < next_offset ||
-        batch_last_offset(&h) - scan->base_offset > INT32_MAX || (int64_t)h.total_bytes > scan->bytes - position)
+    if ((r != 0 && r != -BROOK_E_AGAIN) || h.base_offset < base_min ||
+        batch_last_offset(&h) - scan->base_offset > INT32_MAX ||
+        (int64_t)h.total_bytes > scan->bytes - position)
         return -BROOK_E_CORRUPT_BATCH;
     *ret_header = h;
     return 0;
@@ -114,8 +114,8 @@ static int scan_batch(struct recovery_scan *scan, struct window *w)
     struct batch_header h;
     int64_t position = scan->valid_bytes;
     int r = read_plausible(w, scan, position, scan->next_offset, &h);
-    if (r == -BROOK_E_UNSUPPORTED_FORMAT)
-        return is_old_message(w, position, scan->bytes) ? r : -BROOK_E_CORRUPT_BATCH;
+    if (r == -BROOK_E_CORRUPT_BATCH)
+        return is_old_message(w, position, scan->bytes) ? -BROOK_E_UNSUPPORTED_FORMAT : r;
     /* One that fits the window is wanted there as a whole, so that nothing is read twice. */
     bool error = false;
     if (r == 0 && h.total_bytes <= BLOCK_BYTES && !window_at(w, position, h.total_bytes, &error))
@@ -146,11 +146,12 @@ static void skip_trusted(struct recovery_scan *scan)
     }
 }
 
-/* Whether a valid batch that could follow lies anywhere behind the last whole one. Its header must fit byte for
- * byte and its base offset must lie in the segment's range, so chance finds none and hardly a sum is made. */
+/* Whether a valid batch lies anywhere behind the last one that was taken: also at once, with an offset that
+ * falls back, which no unfinished append leaves. A header must be plausible and its base offset must lie in
+ * the segment's range, so chance finds none and hardly a sum is made. */
 static int search_valid(struct recovery_scan *scan, struct window *w, struct window *sums, bool *ret_found)
 {
-    int64_t position = scan->valid_bytes + 1;
+    int64_t position = scan->valid_bytes;
     bool error = false;
     while (position + BATCH_HEADER_BYTES <= scan->bytes) {
         const uint8_t *p = window_at(w, position, BATCH_HEADER_BYTES, &error);
@@ -164,7 +165,8 @@ static int search_valid(struct recovery_scan *scan, struct window *w, struct win
         }
         position += magic - (p + MAGIC_AT);
         struct batch_header h;
-        if (read_plausible(w, scan, position, scan->next_offset, &h) == 0 && check_sum(sums, &h, position) == 0) {
+        if (read_plausible(w, scan, position, scan->base_offset, &h) == 0 &&
+            check_sum(sums, &h, position) == 0) {
             *ret_found = true;
             return 0;
         }

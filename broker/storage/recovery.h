@@ -24,8 +24,10 @@ struct recovery_scan {
     int fd;
     int64_t base_offset;   /* of the segment */
     int64_t bytes;         /* of the file */
-    int64_t trusted_below; /* batches that end below this offset are on stable storage: only their headers are read */
-    void (*seen)(void *arg, const struct batch_header *header, int64_t position); /* each whole batch, in order */
+    int64_t trusted_below; /* batches that end below this offset are on stable storage: only their headers are
+                              read */
+    void (*seen)(void *arg, const struct batch_header *header,
+                 int64_t position); /* each whole batch, in order */
     void *arg;
     /* the answer */
     enum recovery_verdict verdict;
@@ -34,7 +36,7 @@ struct recovery_scan {
     int64_t bytes_scanned; /* with checksum */
 };
 
-/* Returns 0 and the answer; -BROOK_E_UNSUPPORTED_FORMAT (a message older than v2, with a right checksum of its
- * own); -BROOK_E_NOMEM; -BROOK_E_STORAGE_ERROR. */
+/* Returns 0 and the answer; -BROOK_E_UNSUPPORTED_FORMAT (a message older than v2, with a right checksum of
+ * its own); -BROOK_E_NOMEM; -BROOK_E_STORAGE_ERROR. */
 int recovery_scan(struct recovery_scan *scan);
 #endif

@@ -75,15 +75,27 @@ void segment_unref(struct segment *s)
     free(s);
 }
 
+/* By the name it has now: it may be renamed between two looks. */
+static int open_log_file(const struct segment *s)
+{
+    static const char *const names[] = {SUFFIX_LOG, SUFFIX_LOG SUFFIX_DELETED};
+    int fd = -1;
+    for (int i = 0; i < 2 && fd < 0; i++) {
+        char path[PATH_MAX];
+        directory_segment_path(s->directory, s->base_offset, names[i], path);
+        fd = io_open(path, O_RDWR);
+        if (fd < 0 && errno != ENOENT)
+            return -1;
+    }
+    return fd;
+}
+
 int segment_fd(struct segment *s)
 {
     int fd = atomic_load_explicit(&s->fd, memory_order_acquire);
     if (fd >= 0)
         return fd;
-    char path[PATH_MAX];
-    directory_segment_path(s->directory, s->base_offset,
-                           atomic_load(&s->removed) ? SUFFIX_LOG SUFFIX_DELETED : SUFFIX_LOG, path);
-    int opened = io_open(path, O_RDWR);
+    int opened = open_log_file(s);
     if (opened < 0)
         return -1;
     int expected = -1;
@@ -91,6 +103,13 @@ int segment_fd(struct segment *s)
         return opened;
     io_close(opened); /* another thread was quicker */
     return expected;
+}
+
+void segment_rest(struct segment *s)
+{
+    int fd = atomic_exchange(&s->fd, -1);
+    if (fd >= 0)
+        io_close(fd);
 }
 
 int segment_open_index(const struct segment *s, const char *suffix, int flags)

@@ -1,11 +1,11 @@
 /* One segment: a `.log` file and its two indexes, counted by references.
  *
  * The log holds one reference, every range that a reader was given holds another. A segment that the log gave
- * up (retention, truncation, deletion of the log) stays readable until the last of them goes, which closes the
- * descriptor and, where the files were renamed to `.deleted`, unlinks them.
- * Descriptors of sealed segments are opened when first needed. The plain fields belong to the log's writer and
- * are changed under the log's lock; the reference count and the descriptor are anybody's.
- * Knows files; knows nothing of offsets given out, rolling or retention.
+ * up (retention, truncation, deletion of the log) stays readable until the last of them goes, which closes
+ * the descriptor and, where the files were renamed to `.deleted`, unlinks them. Descriptors of sealed
+ * segments are opened when first needed. The plain fields belong to the log's writer and are changed under
+ * the log's lock; the reference count and the descriptor are anybody's. Knows files; knows nothing of offsets
+ * given out, rolling or retention.
  */
 #ifndef BROOK_STORAGE_SEGMENT_H
 #define BROOK_STORAGE_SEGMENT_H
@@ -28,11 +28,11 @@ struct segment {
     struct directory *directory;
     int64_t base_offset;
 
-    int64_t bytes;                /* whole batches in the file */
-    uint32_t index_entries;       /* in the file */
-    uint32_t time_entries;        /* in the file */
-    _Atomic bool index_doubtful;  /* does not fit the log: searched no more, rebuilt when there is time */
-    bool max_timestamp_known;     /* sealed segments learn it when asked */
+    int64_t bytes;               /* whole batches in the file */
+    uint32_t index_entries;      /* in the file */
+    uint32_t time_entries;       /* in the file */
+    _Atomic bool index_doubtful; /* does not fit the log: searched no more, rebuilt when there is time */
+    bool max_timestamp_known;    /* sealed segments learn it when asked */
     int64_t max_timestamp;
     int64_t max_timestamp_offset; /* last offset of the batch that holds it */
     int64_t first_ms;             /* broker's clock: first batch appended; 0: empty */
@@ -52,12 +52,16 @@ void segment_unref(struct segment *s);
 /* The descriptor for reading and writing at explicit positions, opened now if need be; the segment's. -1 and
  * errno on failure. Any thread. */
 int segment_fd(struct segment *s);
+/* Close the descriptor until it is wanted again. Only while no other thread knows the segment, and while
+ * nothing written through it waits for a sync: closing can lose the news of a failed write. */
+void segment_rest(struct segment *s);
 /* Open an index file (`suffix`) for the caller to close. -1 and errno on failure. */
 int segment_open_index(const struct segment *s, const char *suffix, int flags);
 
 /* Rename the files to `.deleted`, the log first, so that a crash in between leaves lone indexes, which are
  * swept. Returns 0, or an error when the log's file could not be renamed. */
 int segment_remove(struct segment *s, struct brook_error *error);
-/* Unlink the files of a segment that nobody has read (a roll that is taken back). Returns 0 or -1 and errno. */
+/* Unlink the files of a segment that nobody has read (a roll that is taken back). Returns 0 or -1 and errno.
+ */
 int segment_discard(struct segment *s);
 #endif

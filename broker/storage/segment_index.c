@@ -28,11 +28,27 @@ static bool read_header_at(struct segment *s, int64_t position, struct batch_hea
     return fd >= 0 && header_cursor_next(&c, ret_header, &at) == 0;
 }
 
+/* An index without entries is right as long as no batch begins further in than the interval. */
+static bool may_be_empty(struct segment *s, int32_t interval)
+{
+    struct header_cursor c;
+    struct batch_header h;
+    int64_t position = 0;
+    int fd = s->bytes > interval ? segment_fd(s) : -1;
+    if (fd < 0)
+        return s->bytes <= interval;
+    header_cursor_init(&c, fd, 0, s->bytes);
+    int r;
+    while ((r = header_cursor_next(&c, &h, &position)) == 0 && position <= interval)
+        ;
+    return r == -BROOK_E_AGAIN;
+}
+
 static bool check_index(struct segment *s, int fd, int64_t next_base, int32_t interval)
 {
+    if (s->index_entries == 0)
+        return may_be_empty(s, interval);
     struct batch_header h;
-    if (s->index_entries == 0) /* right only when nothing follows the first batches */
-        return s->bytes <= interval || (read_header_at(s, 0, &h) && (int64_t)h.total_bytes + interval >= s->bytes);
     struct index_entry last;
     if (index_read(fd, s->index_entries - 1, &last) != 0 || last.position <= 0 || last.position >= s->bytes ||
         last.relative_offset < 0 || s->base_offset + last.relative_offset >= next_base)
@@ -42,14 +58,16 @@ static bool check_index(struct segment *s, int fd, int64_t next_base, int32_t in
            s->bytes - last.position - (int64_t)h.total_bytes <= SPARSE_BYTES;
 }
 
-static bool check_time_index(const struct segment *s, int fd, int64_t next_base)
+static bool check_time_index(struct segment *s, int fd, int64_t next_base)
 {
-    if (s->time_entries == 0)
-        return s->index_entries == 0; /* no timestamps at all are rare enough to look again */
+    struct batch_header h;
+    if (s->time_entries == 0) /* right only without timestamps; lookups walk the headers then */
+        return s->index_entries == 0 || (read_header_at(s, 0, &h) && h.max_timestamp <= TIMESTAMP_NONE);
     struct time_index_entry first, last;
     return time_index_read(fd, 0, &first) == 0 && time_index_read(fd, s->time_entries - 1, &last) == 0 &&
-           first.timestamp >= 0 && last.timestamp >= first.timestamp && last.relative_offset >= first.relative_offset &&
-           first.relative_offset >= 0 && s->base_offset + last.relative_offset < next_base;
+           first.timestamp >= 0 && last.timestamp >= first.timestamp &&
+           last.relative_offset >= first.relative_offset && first.relative_offset >= 0 &&
+           s->base_offset + last.relative_offset < next_base;
 }
 
 bool segment_index_check(struct segment *s, int64_t next_base, int32_t interval)
@@ -94,65 +112,66 @@ int segment_index_rebuild(struct segment *s, int32_t interval, pthread_mutex_t *
     return r == 0 ? 0 : -BROOK_E_STORAGE_ERROR;
 }
 
+void segment_index_forget(struct segment *s)
+{
+    s->index_entries = 0;
+    s->time_entries = 0;
+    s->index_doubtful = true;
+}
+
 /* ---- the greatest timestamp -------------------------------------------------------------------------- */
 
-/* The batch that ends at the entry's offset must have the entry's timestamp as its greatest. */
-static bool entry_is_true(struct segment *s, uint32_t index_entries, int64_t end,
-                          const struct time_index_entry *entry)
+static void take_greater(const struct segment *s, const struct batch_header *h,
+                         struct time_index_entry *greatest)
 {
-    struct index_entry start = {0};
-    int fd = index_entries > 0 ? segment_open_index(s, SUFFIX_INDEX, O_RDONLY) : -1;
-    if (fd >= 0) {
-        if (index_search(fd, index_entries, entry->relative_offset, &start) != 1)
-            start = (struct index_entry){0};
-        io_close(fd);
-    }
-    struct header_cursor c;
-    struct batch_header h;
-    int64_t position;
-    int log_fd = segment_fd(s);
-    if (log_fd < 0)
-        return false;
-    header_cursor_init(&c, log_fd, start.position, end);
-    while (header_cursor_next(&c, &h, &position) == 0) {
-        int64_t relative = batch_last_offset(&h) - s->base_offset;
-        if (relative >= entry->relative_offset)
-            return relative == entry->relative_offset && h.max_timestamp == entry->timestamp;
-    }
-    return false;
+    if (h->max_timestamp > greatest->timestamp)
+        *greatest =
+            (struct time_index_entry){.timestamp = h->max_timestamp,
+                                      .relative_offset = (int32_t)(batch_last_offset(h) - s->base_offset)};
 }
 
-static bool last_entry(struct segment *s, uint32_t index_entries, uint32_t time_entries, int64_t end,
-                       struct time_index_entry *ret_entry)
-{
-    if (time_entries == 0)
-        return false;
-    int fd = segment_open_index(s, SUFFIX_TIME_INDEX, O_RDONLY);
-    if (fd < 0)
-        return false;
-    int r = time_index_read(fd, time_entries - 1, ret_entry);
-    io_close(fd);
-    return r == 0 && entry_is_true(s, index_entries, end, ret_entry);
-}
-
-static int greatest_of_headers(struct segment *s, int64_t end, struct time_index_entry *ret_entry)
+/* Walk from `start`. With `*greatest` from the time index: its batch
+ * must come by and agree. Behind it nothing may be greater, but an index that lost its end does not know; so
+ * the walk goes on to the segment's end. */
+static int walk_greatest(struct segment *s, int64_t end, struct index_entry start, bool from_index,
+                         struct time_index_entry *greatest)
 {
     struct header_cursor c;
     struct batch_header h;
     int64_t position;
-    struct time_index_entry greatest = {.timestamp = TIMESTAMP_NONE};
+    const struct time_index_entry entry = *greatest;
+    bool agreed = !from_index;
     int fd = segment_fd(s);
     if (fd < 0)
         return -BROOK_E_STORAGE_ERROR;
-    header_cursor_init(&c, fd, 0, end);
+    header_cursor_init(&c, fd, start.position, end);
     int r;
     while ((r = header_cursor_next(&c, &h, &position)) == 0) {
-        if (h.max_timestamp > greatest.timestamp)
-            greatest = (struct time_index_entry){
-                .timestamp = h.max_timestamp, .relative_offset = (int32_t)(batch_last_offset(&h) - s->base_offset)};
+        if (from_index && batch_last_offset(&h) - s->base_offset == entry.relative_offset)
+            agreed = h.max_timestamp == entry.timestamp;
+        take_greater(s, &h, greatest);
     }
-    *ret_entry = greatest;
-    return r == -BROOK_E_STORAGE_ERROR ? r : 0;
+    if (r == -BROOK_E_STORAGE_ERROR)
+        return r;
+    return agreed ? 0 : -BROOK_E_CORRUPT_BATCH;
+}
+
+/* With the indexes' help. -BROOK_E_CORRUPT_BATCH: they are of none. */
+static int greatest_by_index(struct segment *s, uint32_t index_entries, uint32_t time_entries, int64_t end,
+                             struct time_index_entry *ret_greatest)
+{
+    struct index_entry start = {0};
+    int time_fd = segment_open_index(s, SUFFIX_TIME_INDEX, O_RDONLY);
+    int index_fd = segment_open_index(s, SUFFIX_INDEX, O_RDONLY);
+    bool good = time_fd >= 0 && index_fd >= 0 && time_entries > 0 &&
+                time_index_read(time_fd, time_entries - 1, ret_greatest) == 0;
+    if (good && index_entries > 0)
+        good = index_search(index_fd, index_entries, ret_greatest->relative_offset, &start) >= 0;
+    if (time_fd >= 0)
+        io_close(time_fd);
+    if (index_fd >= 0)
+        io_close(index_fd);
+    return good ? walk_greatest(s, end, start, true, ret_greatest) : -BROOK_E_CORRUPT_BATCH;
 }
 
 int segment_index_max_timestamp(struct segment *s, pthread_mutex_t *lock, int64_t *ret_timestamp)
@@ -166,14 +185,17 @@ int segment_index_max_timestamp(struct segment *s, pthread_mutex_t *lock, int64_
         *ret_timestamp = timestamp;
         return 0;
     }
-    struct time_index_entry entry;
-    if (s->index_doubtful || !last_entry(s, index_entries, time_entries, end, &entry)) {
+    struct time_index_entry entry = {0};
+    int r = s->index_doubtful ? -BROOK_E_CORRUPT_BATCH
+                              : greatest_by_index(s, index_entries, time_entries, end, &entry);
+    if (r == -BROOK_E_CORRUPT_BATCH) {
         if (time_entries > 0)
             s->index_doubtful = true;
-        int r = greatest_of_headers(s, end, &entry);
-        if (r != 0)
-            return r;
+        entry = (struct time_index_entry){.timestamp = TIMESTAMP_NONE};
+        r = walk_greatest(s, end, (struct index_entry){0}, false, &entry);
     }
+    if (r != 0)
+        return r;
     pthread_mutex_lock(lock);
     s->max_timestamp_known = true;
     s->max_timestamp = entry.timestamp;

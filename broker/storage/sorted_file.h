@@ -1,8 +1,8 @@
 /* Searching a file of fixed-size entries that rise by a key: what both indexes are. FORMAT.md draws them.
  *
  * The search halves the file with small reads and then reads one block; nothing is kept. It believes nothing:
- * whatever the file holds, the answer is an entry that is in the file and whose key fits the question; that it
- * is the best such entry holds only for a sorted file. Whoever uses an entry checks it against the log.
+ * whatever the file holds, the answer is an entry that is in the file and whose key fits the question; that
+ * it is the best such entry holds only for a sorted file. Whoever uses an entry checks it against the log.
  * Any thread; blocks on the disk.
  */
 #ifndef BROOK_STORAGE_SORTED_FILE_H

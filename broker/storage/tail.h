@@ -1,4 +1,5 @@
-/* The last few batches of the active segment, in memory: whoever reads at the tail needs no index and no file.
+/* The last few batches of the active segment, in memory: whoever reads at the tail needs no index and no
+ * file.
  *
  * A ring; batches rise by offset and lie back to back. Plain data, guarded by the log's lock.
  */
@@ -30,8 +31,8 @@ void tail_reset(struct tail *t);
 void tail_push(struct tail *t, const struct tail_batch *batch);
 /* The i-th oldest, i < count. */
 const struct tail_batch *tail_at(const struct tail *t, uint32_t i);
-/* The place (for tail_at) of the first batch whose last offset is >= `offset`; `count` when all end below. Only
- * meaningful when `offset` is not below the oldest one's base offset: see tail_covers(). */
+/* The place (for tail_at) of the first batch whose last offset is >= `offset`; `count` when all end below.
+ * Only meaningful when `offset` is not below the oldest one's base offset: see tail_covers(). */
 uint32_t tail_find(const struct tail *t, int64_t offset);
 /* Whether the batch that holds or follows `offset` is certainly found by tail_find(). */
 bool tail_covers(const struct tail *t, int64_t offset);

@@ -1,9 +1,9 @@
-/* The time index of a segment: file of 12-byte entries (timestamp i64, relative offset i32), big-endian, rising.
+/* The time index of a segment: file of 12-byte entries (timestamp i64, relative offset i32), big-endian,
+ * rising.
  *
- * An entry says: the greatest timestamp up to base offset + `relative_offset` is `timestamp`, and the batch that
- * holds it ends there; whatever has a greater timestamp comes behind. A last entry is written when the segment
- * is sealed or closed, so that it names the segment's greatest timestamp.
- * Stateless; any thread.
+ * An entry says: the greatest timestamp up to base offset + `relative_offset` is `timestamp`, and the batch
+ * that holds it ends there; whatever has a greater timestamp comes behind. A last entry is written when the
+ * segment is sealed or closed, so that it names the segment's greatest timestamp. Stateless; any thread.
  */
 #ifndef BROOK_STORAGE_TIME_INDEX_H
 #define BROOK_STORAGE_TIME_INDEX_H

@@ -16,6 +16,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 /* What a program should do about an error. */
 enum brook_advice {
@@ -147,6 +148,7 @@ int brook_error_set(struct brook_error *error, int code, const char *format, ...
 int brook_error_setv(struct brook_error *error, int code, const char *format, va_list args)
     __attribute__((format(printf, 3, 0)));
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -26,7 +26,7 @@ enum field_at {
 #define LENGTH_MIN (BATCH_HEADER_BYTES - BATCH_PREFIX_BYTES)
 /* A message of the formats before v2, empty, takes 14 bytes: whatever claims less is not one of them. */
 #define OLD_LENGTH_MIN 14
-#define KNOWN_ATTRIBUTES \
+#define KNOWN_ATTRIBUTES                                                                                     \
     (BATCH_CODEC_MASK | BATCH_LOG_APPEND_TIME | BATCH_TRANSACTIONAL | BATCH_CONTROL | BATCH_DELETE_HORIZON)
 
 static void read_fields(const uint8_t *p, struct batch_header *h)
@@ -82,7 +82,8 @@ int batch_read_header(const void *data, size_t bytes, struct batch_header *ret_h
 int batch_check_crc(const void *data, const struct batch_header *h)
 {
     const uint8_t *p = data;
-    return crc32c(0, p + AT_ATTRIBUTES, h->total_bytes - AT_ATTRIBUTES) == h->crc ? 0 : -BROOK_E_CORRUPT_BATCH;
+    return crc32c(0, p + AT_ATTRIBUTES, h->total_bytes - AT_ATTRIBUTES) == h->crc ? 0
+                                                                                  : -BROOK_E_CORRUPT_BATCH;
 }
 
 static int check_attributes(const struct batch_header *h, struct brook_error *error)
@@ -102,7 +103,8 @@ static int check_attributes(const struct batch_header *h, struct brook_error *er
 static int check_counts(const struct batch_header *h, struct brook_error *error)
 {
     if (h->records_count < 1 || h->records_count > BATCH_RECORDS_MAX)
-        return brook_error_set(error, BROOK_E_BAD_BATCH, "the batch has %" PRId32 " records", h->records_count);
+        return brook_error_set(error, BROOK_E_BAD_BATCH, "the batch has %" PRId32 " records",
+                               h->records_count);
     if (!offsets_are_good(h) || h->last_offset_delta != h->records_count - 1)
         return brook_error_set(error, BROOK_E_BAD_BATCH,
                                "the batch has %" PRId32 " records from offset %" PRId64
@@ -110,8 +112,9 @@ static int check_counts(const struct batch_header *h, struct brook_error *error)
                                h->records_count, h->base_offset, h->last_offset_delta);
     if ((h->attributes & BATCH_CODEC_MASK) == CODEC_NONE &&
         (size_t)h->records_count > (h->total_bytes - BATCH_HEADER_BYTES) / RECORD_BYTES_MIN)
-        return brook_error_set(error, BROOK_E_BAD_BATCH, "the batch has %zu bytes, too few for %" PRId32 " records",
-                               h->total_bytes, h->records_count);
+        return brook_error_set(error, BROOK_E_BAD_BATCH,
+                               "the batch has %zu bytes, too few for %" PRId32 " records", h->total_bytes,
+                               h->records_count);
     return 0;
 }
 
@@ -136,7 +139,8 @@ static int check_frame(const uint8_t *p, size_t bytes, size_t message_bytes_max,
     bool is_old = bytes > AT_MAGIC && bytes < BATCH_HEADER_BYTES && p[AT_MAGIC] < BATCH_MAGIC;
     int r = is_old ? -BROOK_E_UNSUPPORTED_FORMAT : read_frame(p, bytes, h);
     if (r == -BROOK_E_UNSUPPORTED_FORMAT)
-        return brook_error_set(error, BROOK_E_UNSUPPORTED_FORMAT, "message format v%d; v2 is needed", p[AT_MAGIC]);
+        return brook_error_set(error, BROOK_E_UNSUPPORTED_FORMAT, "message format v%d; v2 is needed",
+                               p[AT_MAGIC]);
     if (r == -BROOK_E_AGAIN)
         return brook_error_set(error, BROOK_E_BAD_BATCH, "%zu bytes are too few for a batch", bytes);
     if (r < 0)

@@ -59,9 +59,9 @@ static inline int64_t batch_last_offset(const struct batch_header *h)
 /* Read the header of the batch at `data`, of which `bytes` are at hand.
  * Returns 0; -BROOK_E_AGAIN when fewer than BATCH_HEADER_BYTES are at hand or the batch goes on behind `bytes`
  * (with at least the header at hand, *ret_header is filled in that case too); -BROOK_E_UNSUPPORTED_FORMAT for
- * magic 0 or 1; -BROOK_E_BAD_BATCH for a length below 49, an unknown magic, a negative base offset, last offset
- * delta or records count, or a last offset at the end of 64 bits (so that "last offset + 1" is always good).
- * A run of zero bytes is a BAD_BATCH. */
+ * magic 0 or 1; -BROOK_E_BAD_BATCH for a length below 49, an unknown magic, a negative base offset, last
+ * offset delta or records count, or a last offset at the end of 64 bits (so that "last offset + 1" is always
+ * good). A run of zero bytes is a BAD_BATCH. */
 int batch_read_header(const void *data, size_t bytes, struct batch_header *ret_header);
 
 /* Check the batch's checksum; all of it (h->total_bytes) must be at `data`.
@@ -69,10 +69,10 @@ int batch_read_header(const void *data, size_t bytes, struct batch_header *ret_h
 int batch_check_crc(const void *data, const struct batch_header *h);
 
 /* What a producer may send: CRC right, known attribute bits only, none of control, transactional, delete
- * horizon, log append time; 1 <= records count <= BATCH_RECORDS_MAX, last offset delta = count - 1, known codec,
- * producer id, epoch and sequence all there or all -1, total size at most `message_bytes_max`. Bytes behind the
- * batch are not looked at: compare `bytes` with total_bytes. Fills *ret_header and, on failure, a sentence in
- * *error (may be NULL).
+ * horizon, log append time; 1 <= records count <= BATCH_RECORDS_MAX, last offset delta = count - 1, known
+ * codec, producer id, epoch and sequence all there or all -1, total size at most `message_bytes_max`. Bytes
+ * behind the batch are not looked at: compare `bytes` with total_bytes. Fills *ret_header or, on failure, a
+ * sentence in *error (may be NULL).
  * Returns 0, -BROOK_E_BAD_BATCH, -BROOK_E_CORRUPT_BATCH, -BROOK_E_MESSAGE_TOO_LARGE,
  * -BROOK_E_UNSUPPORTED_CODEC or -BROOK_E_UNSUPPORTED_FORMAT. */
 struct brook_error;

@@ -97,8 +97,8 @@ int batch_writer_add(struct batch_writer *w, const struct record_view *record)
     return 0;
 }
 
-static struct batch_header writer_header(const struct batch_writer *w, int64_t producer_id, int16_t producer_epoch,
-                                         int32_t base_sequence)
+static struct batch_header writer_header(const struct batch_writer *w, int64_t producer_id,
+                                         int16_t producer_epoch, int32_t base_sequence)
 {
     assert(w->records_count > 0);
     return (struct batch_header){.total_bytes = w->bytes,

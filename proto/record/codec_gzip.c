@@ -19,7 +19,7 @@ struct deflater {
 
 size_t gzip_bound(size_t bytes)
 {
-    /* Blocks that do not shrink are stored, with 5 bytes each for at most 64 KiB; header and trailer are 18. */
+    /* Blocks that do not shrink are stored, 5 bytes each for up to 64 KiB; header and trailer are 18. */
     return bytes + bytes / 1024 + 512;
 }
 

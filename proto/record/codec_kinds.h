@@ -1,8 +1,8 @@
 /* What each codec must be able to do, one .c file per codec. Private to this folder.
  *
- * A context is made by the codec's first call and kept in a slot of `struct codec`. All calls of one slot come
- * from one thread. Compressing returns 0, -BROOK_E_AGAIN (no room) or -BROOK_E_NOMEM. Expanding writes through
- * codec_output, takes all of `from`, and returns 0, -BROOK_E_CORRUPT_BATCH, -BROOK_E_NOMEM or what
+ * A context is made by the codec's first call and kept in a slot of `struct codec`. All calls of one slot
+ * come from one thread. Compressing returns 0, -BROOK_E_AGAIN (no room) or -BROOK_E_NOMEM. Expanding writes
+ * through codec_output, takes all of `from`, and returns 0, -BROOK_E_CORRUPT_BATCH, -BROOK_E_NOMEM or what
  * codec_output said; a context must be usable after an error.
  */
 #ifndef BROOK_RECORD_CODEC_KINDS_H

@@ -1,8 +1,8 @@
-/* Where a decoder writes: a codec's own buffer that grows, or a caller's room that does not. It knows no codec.
+/* Where a decoder writes: a codec's own buffer that grows, or a caller's room that does not. Knows no codec.
  *
  * Growth follows what was really written, not what a stream claims. A decoder asks for room, writes, and says
- * how much; one byte beyond `bytes_max` is an error, yet a stream that ends exactly there is whole: at the limit
- * the decoder gets a small spill area to write into, so that it can come to its end.
+ * how much; one byte beyond `bytes_max` is an error, yet a stream that ends exactly there is whole: at the
+ * limit the decoder gets a small spill area to write into, so that it can come to its end.
  */
 #ifndef BROOK_RECORD_CODEC_OUTPUT_H
 #define BROOK_RECORD_CODEC_OUTPUT_H
@@ -27,7 +27,7 @@ struct codec_output {
     uint8_t spill[64];
 };
 
-/* Begin to fill `buffer` anew. What it held is gone; a huge buffer that was little used for a while is freed. */
+/* Begin to fill `buffer` anew. What it held is gone; a huge buffer, little used for a while, is freed. */
 void codec_output_init(struct codec_output *out, struct codec_buffer *buffer, size_t bytes_max);
 void codec_output_init_fixed(struct codec_output *out, void *to, size_t capacity);
 /* Tell the buffer how much was used. */

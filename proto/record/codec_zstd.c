@@ -33,7 +33,7 @@ void zstd_compress_done(void *context)
     ZSTD_freeCCtx(context);
 }
 
-/* With room for the whole frame the library writes straight into it; else it goes through a window of its own. */
+/* With room for the whole frame the library writes straight into it, else through a window of its own. */
 static size_t room_wish(const uint8_t *from, size_t bytes)
 {
     unsigned long long claimed = ZSTD_getFrameContentSize(from, bytes);
@@ -60,7 +60,7 @@ static int expand_frames(ZSTD_DCtx *context, const void *from, size_t from_bytes
         hint = ZSTD_decompressStream(context, &to, &in);
         if (ZSTD_isError(hint))
             return ZSTD_getErrorCode(hint) == ZSTD_error_memory_allocation ? -BROOK_E_NOMEM
-                                                                          : -BROOK_E_CORRUPT_BATCH;
+                                                                           : -BROOK_E_CORRUPT_BATCH;
         if (in.pos == before && to.pos == 0)
             return -BROOK_E_CORRUPT_BATCH;
         r = codec_output_wrote(out, to.pos);

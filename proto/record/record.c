@@ -126,8 +126,8 @@ int record_next_header(const struct record *record, const uint8_t **at, struct r
     return 0;
 }
 
-int batch_records(const void *batch, const struct batch_header *h, struct codec *codec, size_t expanded_bytes_max,
-                  const void **ret_data, size_t *ret_bytes)
+int batch_records(const void *batch, const struct batch_header *h, struct codec *codec,
+                  size_t expanded_bytes_max, const void **ret_data, size_t *ret_bytes)
 {
     const uint8_t *records = (const uint8_t *)batch + BATCH_HEADER_BYTES;
     size_t bytes = h->total_bytes - BATCH_HEADER_BYTES;

@@ -52,6 +52,6 @@ int record_next_header(const struct record *record, const uint8_t **at, struct r
 
 /* The records of a batch in the clear: a pointer into the batch where it is not compressed, else into the
  * codec's buffer (good until its next use). Returns 0 or an error of codec_expand(). */
-int batch_records(const void *batch, const struct batch_header *h, struct codec *codec, size_t expanded_bytes_max,
-                  const void **ret_data, size_t *ret_bytes);
+int batch_records(const void *batch, const struct batch_header *h, struct codec *codec,
+                  size_t expanded_bytes_max, const void **ret_data, size_t *ret_bytes);
 #endif

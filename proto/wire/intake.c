@@ -108,7 +108,7 @@ const uint8_t *intake_peek(const struct intake *in, size_t *ret_bytes)
 
 static int hold_envelope(struct intake *in)
 {
-    if (in->envelope_room >= in->prefix.envelope_bytes)
+    if (in->envelope && in->envelope_room >= in->prefix.envelope_bytes)
         return 0;
     free(in->envelope);
     in->envelope_room = 0;

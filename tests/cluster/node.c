@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- a node's log ------------------------------------------------------------------------------------------ */
+/* ---- a node's log ----------------------------------------------------------------------------------- */
 
 static void note_line(void *arg, enum diag_level level, const char *subject, const char *message)
 {
@@ -19,11 +19,10 @@ static void note_line(void *arg, enum diag_level level, const char *subject, con
                 diag_level_name(level), subject, message);
     if (level < DIAG_WARN)
         return;
-    snprintf(n->last_warning, sizeof n->last_warning, "%s %s", subject, message);
     atomic_fetch_add(&n->warnings, 1);
 }
 
-/* ---- worlds ------------------------------------------------------------------------------------------------ */
+/* ---- worlds ----------------------------------------------------------------------------------------- */
 
 static struct world the_world;
 
@@ -97,7 +96,7 @@ void world_idle(struct world *w, int ms)
     world_try(w, never, NULL, ms);
 }
 
-/* ---- nodes ------------------------------------------------------------------------------------------------- */
+/* ---- nodes ------------------------------------------------------------------------------------------ */
 
 static void note_ready(void *arg, const struct brook_error *error)
 {
@@ -172,7 +171,8 @@ void node_drop(struct world *w, struct node *n)
     end_loop(n);
     struct cluster *cluster = n->cluster;
     n->cluster = NULL;
-    /* A view may come between the loop's end and the stop: the real broker stops its loops' inboxes last too. */
+    /* A view may come between the loop's end and the stop: the real broker stops its loops' inboxes last too.
+     */
     cluster_free(cluster);
     end_loop(n);
 }
@@ -184,7 +184,7 @@ void node_stop(struct world *w, struct node *n)
     node_drop(w, n);
 }
 
-/* ---- intents ----------------------------------------------------------------------------------------------- */
+/* ---- intents ---------------------------------------------------------------------------------------- */
 
 static void note_result(void *arg, const struct cluster_topic_result *result)
 {
@@ -236,7 +236,7 @@ int node_grow(struct world *w, struct node *n, const char *topic, int32_t partit
     return wait_result(w, n);
 }
 
-/* ---- looking ----------------------------------------------------------------------------------------------- */
+/* ---- looking ---------------------------------------------------------------------------------------- */
 
 const struct view_topic *node_topic(const struct node *n, const char *topic)
 {
@@ -293,7 +293,7 @@ bool node_has_directory(const struct node *n, const char *topic, int32_t partiti
     return stat(path, &st) == 0;
 }
 
-/* ---- administrator ----------------------------------------------------------------------------------------- */
+/* ---- administrator ---------------------------------------------------------------------------------- */
 
 const struct got *admin_get(struct world *w, const char *path)
 {
@@ -350,8 +350,10 @@ void admin_expire(struct world *w, const struct node *n)
     fwrite(buffer, 1, fread(buffer, 1, sizeof buffer, in), out);
     fclose(in);
     fclose(out);
-    struct coordinator_settings settings = {
-        .connect = w->connect, .session_timeout_ms = NODE_SESSION_MS, .session_file = to, .resume_session = true};
+    struct coordinator_settings settings = {.connect = w->connect,
+                                            .session_timeout_ms = NODE_SESSION_MS,
+                                            .session_file = to,
+                                            .resume_session = true};
     struct coordinator *thief;
     struct caller k;
     caller_init(&k);

@@ -1,5 +1,5 @@
-/* Brokers without a network, in one process: each a real cluster thread on a directory of its own; the test plays the
- * I/O loop of all of them, and an administrator who looks into ZooKeeper.
+/* Brokers without a network, in one process: each a real cluster thread on a directory of its own; the test
+ * plays the I/O loop of all of them, and an administrator who looks into ZooKeeper.
  *
  * One thread. Everything fails the test when it takes longer than NODE_TIMEOUT_MS.
  */
@@ -29,7 +29,6 @@ struct node {
     char directory[512];
     struct diag diag;
     _Atomic unsigned warnings;
-    char last_warning[512];
     bool is_told; /* of a result */
     struct cluster_topic_result result;
 };

@@ -37,7 +37,7 @@ START_TEST(one_broker_starts_makes_a_topic_leads_it_and_stops)
 }
 END_TEST
 
-/* ---- registration ------------------------------------------------------------------------------------------ */
+/* ---- registration ----------------------------------------------------------------------------------- */
 
 static bool was_told_ready(void *arg)
 {
@@ -147,18 +147,21 @@ END_TEST
 
 START_TEST(killed_broker_registers_again_at_once)
 {
-    struct world *w = world_begin(zk, "/kill");
-    struct node *n = world_node(w, 1);
+    char directory[600];
+    snprintf(directory, sizeof directory, "%s/killed", suite_directory());
     fflush(NULL);
-    pid_t pid = fork();
+    pid_t pid = fork(); /* before there are threads: a world of its own */
     if (pid == 0) {
-        /* Its own world: threads do not survive the fork, and nothing of the parent's is touched. */
-        node_start(w, n);
+        struct world *w = world_begin(zk, "/kill");
+        struct node *n = world_node(w, 1);
+        node_start_at(w, n, 1, directory);
         node_wait_ready(w, n);
         node_create(w, n, "t", 2);
         for (;;)
             pause();
     }
+    struct world *w = world_begin(zk, "/kill");
+    struct node *n = world_node(w, 1);
     struct caller *k = &w->caller;
     int64_t until = clock_boot_ms() + NODE_TIMEOUT_MS;
     while (!admin_exists(w, "/brokers/topics/t/partitions/1/state") && clock_boot_ms() < until)
@@ -167,18 +170,17 @@ START_TEST(killed_broker_registers_again_at_once)
     waitpid(pid, NULL, 0);
     ck_assert(admin_exists(w, "/brokers/ids/1"));
     int64_t start = clock_boot_ms();
-    node_start(w, n);
+    node_start_at(w, n, 1, directory);
     node_wait_ready(w, n);
-    node_wait_leader(w, n, "t", 0, 1);
+    wait_higher_epoch(w, n, "t", 0);
     node_wait_leader(w, n, "t", 1, 1);
     /* The entry of the killed one would live for a session timeout. */
     ck_assert_int_lt(clock_boot_ms() - start, NODE_SESSION_MS);
-    ck_assert_int_ge(node_topic(n, "t")->partitions[0].leader_epoch, 1);
     world_end(w);
 }
 END_TEST
 
-/* ---- topics ------------------------------------------------------------------------------------------------ */
+/* ---- topics ----------------------------------------------------------------------------------------- */
 
 START_TEST(partitions_are_spread_and_every_view_agrees)
 {
@@ -244,7 +246,8 @@ static bool was_told(void *arg)
     return ((struct node *)arg)->is_told;
 }
 
-static int create_with(struct world *w, struct node *n, int32_t replicas, char *key, char *value, bool validate_only)
+static int create_with(struct world *w, struct node *n, int32_t replicas, char *key, char *value,
+                       bool validate_only)
 {
     struct znode_config_entry entry = {key, value};
     struct znode_config config = {&entry, key ? 1 : 0};
@@ -304,13 +307,15 @@ START_TEST(topic_written_by_hand_is_led_and_can_be_grown_and_deleted)
 }
 END_TEST
 
-/* What a creator leaves that dies after each of its writes, and a controller that dies after each of its own. */
+/* What a creator leaves that dies after each of its writes, and a controller that dies after each of its own.
+ */
 START_TEST(creation_that_stopped_half_way_is_completed_or_can_be_begun_again)
 {
     struct world *w = world_begin(zk, "/half");
     struct node *n = world_node(w, 1);
     const char *state = "{\"controller_epoch\":1,\"leader\":1,\"version\":1,\"leader_epoch\":0,\"isr\":[1]}";
-    ck_assert_int_eq(admin_create(w, "/config/topics/a", "{\"version\":1,\"config\":{\"retention.ms\":\"5\"}}"), 0);
+    ck_assert_int_eq(
+        admin_create(w, "/config/topics/a", "{\"version\":1,\"config\":{\"retention.ms\":\"5\"}}"), 0);
     ck_assert_int_eq(admin_create(w, "/brokers/topics/b", topic_text("AAAAAAAAAAAAAAAAAAAAAg", 3, 1)), 0);
     ck_assert_int_eq(admin_create(w, "/brokers/topics/c", topic_text("AAAAAAAAAAAAAAAAAAAAAw", 3, 1)), 0);
     ck_assert_int_eq(admin_create(w, "/brokers/topics/c/partitions", ""), 0);
@@ -335,7 +340,7 @@ START_TEST(creation_that_stopped_half_way_is_completed_or_can_be_begun_again)
 }
 END_TEST
 
-/* ---- leaders ----------------------------------------------------------------------------------------------- */
+/* ---- leaders ---------------------------------------------------------------------------------------- */
 
 static void start_two(struct world *w)
 {
@@ -370,6 +375,29 @@ START_TEST(dead_brokers_partitions_wait_for_it_and_others_are_not_touched)
 }
 END_TEST
 
+START_TEST(epoch_of_an_earlier_life_is_not_led_again)
+{
+    struct world *w = world_begin(zk, "/life");
+    struct node *n = world_node(w, 1);
+    node_start(w, n);
+    node_wait_ready(w, n);
+    ck_assert_int_eq(node_create(w, n, "t", 1), 0);
+    node_wait_leader(w, n, "t", 0, 1);
+    node_stop(w, n);
+    /* Nobody becomes controller while this is there, so the state stays as the earlier life left it. */
+    ck_assert_int_eq(admin_create(w, PATH_CONTROLLER, "{\"version\":1,\"brokerid\":99}"), 0);
+    node_start(w, n);
+    node_wait_ready(w, n);
+    world_idle(w, 100);
+    ck_assert_int_eq(node_leader(n, "t", 0), 1);
+    ck_assert_ptr_nonnull(node_topic(n, "t")->partitions[0].local);
+    ck_assert(!partition_is_leader(node_topic(n, "t")->partitions[0].local, NULL));
+    ck_assert_int_eq(admin_delete(w, PATH_CONTROLLER), 0);
+    wait_higher_epoch(w, n, "t", 0);
+    world_end(w);
+}
+END_TEST
+
 START_TEST(stale_controllers_write_is_refused_and_it_resigns)
 {
     struct world *w = world_begin(zk, "/stale");
@@ -396,7 +424,7 @@ START_TEST(stale_controllers_write_is_refused_and_it_resigns)
 }
 END_TEST
 
-/* ---- deletion ---------------------------------------------------------------------------------------------- */
+/* ---- deletion --------------------------------------------------------------------------------------- */
 
 START_TEST(deleted_topic_leaves_nothing_and_its_name_can_be_used_again)
 {
@@ -477,6 +505,8 @@ START_TEST(directory_that_nobody_deleted_is_set_aside)
     node_wait_ready(w, n);
     ck_assert_int_eq(node_create(w, n, "lost", 2), 0);
     node_wait_leader(w, n, "lost", 1, 1);
+    ck_assert_int_eq(node_create(w, n, "other", 1), 0);
+    ck_assert_int_eq(node_delete(w, n, "other"), 0);
     node_stop(w, n);
     /* Whoever restores an older ZooKeeper has topics missing. */
     for (int32_t i = 0; i < 2; i++) {
@@ -502,7 +532,7 @@ START_TEST(directory_that_nobody_deleted_is_set_aside)
 }
 END_TEST
 
-/* ---- controllers come and go -------------------------------------------------------------------------------- */
+/* ---- controllers come and go ------------------------------------------------------------------------ */
 
 static bool is_quiet(void *arg)
 {
@@ -598,7 +628,7 @@ START_TEST(twenty_controllers_later_everything_is_as_requested)
 }
 END_TEST
 
-/* ---- ZooKeeper comes and goes ------------------------------------------------------------------------------- */
+/* ---- ZooKeeper comes and goes ----------------------------------------------------------------------- */
 
 static bool is_not_ready(void *arg)
 {
@@ -733,6 +763,7 @@ int main(void)
         SUITE_TEST(topic_written_by_hand_is_led_and_can_be_grown_and_deleted),
         SUITE_TEST(creation_that_stopped_half_way_is_completed_or_can_be_begun_again),
         SUITE_TEST(dead_brokers_partitions_wait_for_it_and_others_are_not_touched),
+        SUITE_TEST(epoch_of_an_earlier_life_is_not_led_again),
         SUITE_TEST(stale_controllers_write_is_refused_and_it_resigns),
         SUITE_TEST(deleted_topic_leaves_nothing_and_its_name_can_be_used_again),
         SUITE_TEST(topic_deleted_while_a_broker_is_down_is_removed_when_it_comes_back),

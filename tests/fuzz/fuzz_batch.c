@@ -1,5 +1,5 @@
-/* A batch as a producer sends it, or as it lies on disk. The checksum is put right first: behind it lies all that
- * is worth finding. */
+/* A batch as a producer sends it, or as it lies on disk. The checksum is put right first: behind it lies all
+ * that is worth finding. */
 #include "tests/fuzz/walk.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* A compressed stream; the first byte chooses the codec. The rest is also compressed, to come back the same. */
+/* A compressed stream; the first byte chooses the codec. The rest is compressed too and must come back. */
 #include "tests/fuzz/target.h"
 
 #include "proto/base/err.h"
@@ -23,8 +23,8 @@ static void check_expand(struct codec *codec, enum codec_id id, const uint8_t *d
         memcpy(copy, out, n);
         FUZZ_CHECK(codec_expand_into(codec, id, data, bytes, room, n, &into) == 0);
         FUZZ_CHECK(into == n && memcmp(room, copy, n) == 0);
-        FUZZ_CHECK(n == 0 || codec_expand_into(codec, id, data, bytes, room, n - 1, &into) ==
-                                 -BROOK_E_EXPANDS_TOO_FAR);
+        FUZZ_CHECK(n == 0 ||
+                   codec_expand_into(codec, id, data, bytes, room, n - 1, &into) == -BROOK_E_EXPANDS_TOO_FAR);
     }
     free(copy);
     free(room);

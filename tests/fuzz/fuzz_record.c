@@ -1,5 +1,5 @@
-/* The records of a batch in the clear. The first three bytes say what the header would: last offset delta (two)
- * and records count. */
+/* The records of a batch in the clear. The first three bytes say what the header would: last offset delta
+ * (two) and records count. */
 #include "tests/fuzz/walk.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

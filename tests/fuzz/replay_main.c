@@ -1,7 +1,7 @@
 /* Runs a fuzz target over every file of its corpus, and over each file's beginnings, and says so in TAP.
  *
- * fuzz_batch reads $top_srcdir/tests/fuzz/corpus/batch; files named on the command line are run instead. The input
- * lies at the end of a page, so that reading behind it is caught without a sanitizer too. */
+ * fuzz_batch reads $top_srcdir/tests/fuzz/corpus/batch; files named on the command line are run instead. The
+ * input lies at the end of a page, so that reading behind it is caught without a sanitizer too. */
 #include "tests/fuzz/target.h"
 
 #include <dirent.h>
@@ -21,7 +21,8 @@ static uint8_t *input_end;
 
 static bool map_input(void)
 {
-    uint8_t *map = mmap(NULL, INPUT_BYTES_MAX + 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *map =
+        mmap(NULL, INPUT_BYTES_MAX + 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED || mprotect(map + INPUT_BYTES_MAX, 65536, PROT_NONE) < 0)
         return false;
     input_end = map + INPUT_BYTES_MAX;

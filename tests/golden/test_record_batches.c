@@ -98,7 +98,7 @@ static void assert_compressed(enum codec_id id, const char *hex)
     codec_free(codec);
 }
 
-/* Not here: gzip, whose bytes may depend on the processor that isa-l finds, and zstd, whose differ by level. */
+/* Not here: gzip, whose bytes may depend on the processor that isa-l finds, and zstd, another level. */
 START_TEST(compressed_batches_equal_kafkas)
 {
     assert_compressed(CODEC_NONE, GOLDEN_PLAIN);
@@ -198,8 +198,8 @@ START_TEST(segment_file_is_the_first_two_batches)
     ck_assert_int_eq(batch_read_header(file + first, n - first, &h), 0);
     ck_assert_int_eq(batch_check_crc(file + first, &h), 0);
     ck_assert_uint_eq(first + h.total_bytes, n);
-    ck_assert_int_eq(record_walker_init(&w, &h, file + first + BATCH_HEADER_BYTES,
-                                        h.total_bytes - BATCH_HEADER_BYTES), 0);
+    ck_assert_int_eq(
+        record_walker_init(&w, &h, file + first + BATCH_HEADER_BYTES, h.total_bytes - BATCH_HEADER_BYTES), 0);
     ck_assert_int_eq(record_walker_next(&w, &r), 0);
     ck_assert_int_eq(r.offset, 2);
     ck_assert_mem_eq(r.key, "k2", 2);

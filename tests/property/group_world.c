@@ -450,7 +450,7 @@ static void apply_write(struct world *w, struct request *r)
 
 static void apply_register(struct world *w, struct process *m, struct request *r)
 {
-    const char *id = group_member_id(m->machine);
+    const char *id = group_member_get_id(m->machine);
     struct id_node *n = id_find(w, id);
     if (n && n->session != m->session->id) {
         r->err = -BROOK_E_NODE_EXISTS;
@@ -513,7 +513,7 @@ static bool apply_once(struct world *w, struct process *m, struct request *r)
     case GROUP_EFFECT_READ_VIEW: return apply_view(w, r);
     case GROUP_EFFECT_WRITE: apply_write(w, r); return true;
     case GROUP_EFFECT_REGISTER: apply_register(w, m, r); return true;
-    case GROUP_EFFECT_UNREGISTER: id_delete(w, group_member_id(m->machine)); return true;
+    case GROUP_EFFECT_UNREGISTER: id_delete(w, group_member_get_id(m->machine)); return true;
     case GROUP_EFFECT_CLAIM: return apply_claim(w, m, r);
     case GROUP_EFFECT_RELEASE:
         if (w->topics[r->topic].owner[r->partition] == m->session->id)
@@ -906,7 +906,7 @@ static void commit_send(struct world *w, int member, int topic, int32_t partitio
                          .version = h->version,
                          .claim = h->claim,
                          .apply_ms = w->now + 1 + (int64_t)world_random(w, fault(w, 10) ? 4000 : 10)};
-    snprintf(c->id, sizeof c->id, "%s", group_member_id(m->machine));
+    snprintf(c->id, sizeof c->id, "%s", group_member_get_id(m->machine));
     c->answer_ms = c->apply_ms + (int64_t)world_random(w, 5);
     w->commits = c;
     h->committing = true;
@@ -1171,7 +1171,7 @@ void world_stop_polling(struct world *w, int member, int ms)
 
 void world_take_id(struct world *w, int member)
 {
-    id_delete(w, group_member_id(w->members[member].machine));
+    id_delete(w, group_member_get_id(w->members[member].machine));
 }
 
 void world_slow(struct world *w, int member, int drain_ms)
@@ -1199,7 +1199,7 @@ static void explain(const struct world *w)
     for (int i = 0; i < WORLD_MEMBERS; i++) {
         const struct process *m = &w->members[i];
         if (m->used)
-            fprintf(stderr, "# member %d %s: %s, %s, subscribes to %x\n", i, group_member_id(m->machine),
+            fprintf(stderr, "# member %d %s: %s, %s, subscribes to %x\n", i, group_member_get_id(m->machine),
                     group_member_is_registered(m->machine) ? "registered" : "not registered",
                     group_member_is_quiet(m->machine) ? "quiet" : "busy", m->mask);
     }

@@ -190,8 +190,9 @@ START_TEST(changed_batches_are_errors_or_the_same_records)
                 write_model(&state, &m, &w);
             } while (m.count == 0);
             size_t n;
-            ck_assert_int_eq(batch_writer_finish_compressed(&w, codec, (enum codec_id)(round / 100 % 5), -1, -1, -1,
-                                                            packed, sizeof packed, &n), 0);
+            ck_assert_int_eq(batch_writer_finish_compressed(&w, codec, (enum codec_id)(round / 100 % 5), -1,
+                                                            -1, -1, packed, sizeof packed, &n),
+                             0);
         }
         struct batch_header h;
         ck_assert_int_eq(batch_read_header(packed, sizeof packed, &h), 0);

@@ -21,15 +21,15 @@ static struct log_batch finished(void *data, size_t bytes)
     return b;
 }
 
-static void fill(struct batch_writer *w, int records_count, int64_t timestamp, int64_t step, size_t value_bytes,
-                 uint32_t tag)
+static void fill(struct batch_writer *w, int records_count, int64_t timestamp, int64_t step,
+                 size_t value_bytes, uint32_t tag)
 {
     char *value = malloc(value_bytes + 1);
     for (int i = 0; i < records_count; i++) {
         for (size_t k = 0; k < value_bytes; k++)
             value[k] = (char)('a' + (tag + (uint32_t)i + k % 7) % 26);
-        struct record_view r = {.value = value, .value_bytes = (int32_t)value_bytes,
-                                .timestamp = timestamp + step * i};
+        struct record_view r = {
+            .value = value, .value_bytes = (int32_t)value_bytes, .timestamp = timestamp + step * i};
         must(batch_writer_add(w, &r) == 0, "add");
     }
     free(value);
@@ -40,7 +40,8 @@ static size_t room(int records_count, size_t value_bytes)
     return BATCH_HEADER_BYTES + (size_t)records_count * (value_bytes + 64);
 }
 
-struct log_batch batches_make(int records_count, int64_t timestamp, int64_t step, size_t value_bytes, uint32_t tag)
+struct log_batch batches_make(int records_count, int64_t timestamp, int64_t step, size_t value_bytes,
+                              uint32_t tag)
 {
     size_t capacity = room(records_count, value_bytes);
     void *data = malloc(capacity);

@@ -7,12 +7,13 @@
 
 #include <stdint.h>
 
-/* A batch of `records_count` records at `timestamp`, timestamp + step, ..., each with a value of `value_bytes`
- * bytes made from `tag`. Owns its memory (batches_free). */
-struct log_batch batches_make(int records_count, int64_t timestamp, int64_t step, size_t value_bytes, uint32_t tag);
+/* A batch of `records_count` records at `timestamp`, timestamp + step, ..., each with a value of
+ * `value_bytes` bytes made from `tag`. Owns its memory (batches_free). */
+struct log_batch batches_make(int records_count, int64_t timestamp, int64_t step, size_t value_bytes,
+                              uint32_t tag);
 /* The same, compressed. */
-struct log_batch batches_make_compressed(enum codec_id codec, int records_count, int64_t timestamp, int64_t step,
-                                         size_t value_bytes, uint32_t tag);
+struct log_batch batches_make_compressed(enum codec_id codec, int records_count, int64_t timestamp,
+                                         int64_t step, size_t value_bytes, uint32_t tag);
 /* From hex digits, aborts on anything else. */
 struct log_batch batches_from_hex(const char *hex);
 /* Set the base offset in bytes and header. */

@@ -99,7 +99,6 @@ bool caller_wait(struct caller *k, bool (*condition)(void *arg), void *arg, int 
     return true;
 }
 
-
 void caller_idle(struct caller *k, int ms)
 {
     int64_t until = now_ms() + ms;
@@ -145,7 +144,8 @@ size_t caller_wait_event(struct caller *k, enum coordinator_event event, size_t 
     return w.from;
 }
 
-struct coordinator *caller_connect(struct caller *k, const char *connect, int timeout_ms, const char *session_file)
+struct coordinator *caller_connect(struct caller *k, const char *connect, int timeout_ms,
+                                   const char *session_file)
 {
     struct coordinator_settings settings = {
         .connect = connect, .session_timeout_ms = timeout_ms, .session_file = session_file};

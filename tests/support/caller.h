@@ -58,11 +58,12 @@ void got_copy(void *arg, const struct coordinator_reply *reply);
 bool caller_wait(struct caller *k, bool (*condition)(void *arg), void *arg, int timeout_ms);
 /* Drain the inbox for so long. */
 void caller_idle(struct caller *k, int ms);
-/* Note session events of `c` in `events`; wait until at least `count` came, and until one of a kind came at or
- * behind index `from` (its index is returned). */
+/* Note session events of `c` in `events`; wait until at least `count` came, and until one of a kind came at
+ * or behind index `from` (its index is returned). */
 void caller_listen(struct caller *k, struct coordinator *c);
 size_t caller_wait_event(struct caller *k, enum coordinator_event event, size_t from);
 
 /* A coordinator that is connected. `session_file` may be NULL. */
-struct coordinator *caller_connect(struct caller *k, const char *connect, int timeout_ms, const char *session_file);
+struct coordinator *caller_connect(struct caller *k, const char *connect, int timeout_ms,
+                                   const char *session_file);
 #endif

@@ -2,6 +2,7 @@
 
 #include "broker/cluster/view_builder.h"
 #include "broker/partition/partition.h"
+#include "coordination/coordinator.h"
 #include "tests/support/suite.h"
 
 #include <pthread.h>
@@ -23,7 +24,7 @@ struct fake_topic {
         struct partition *partition;
         int32_t leader;
         int32_t epoch;
-    } *partitions;
+    } * partitions;
 };
 
 struct subscriber {
@@ -39,12 +40,13 @@ struct cluster {
     uint64_t version;
     pthread_mutex_t lock;
     struct view *view;
+    struct coordinator *coordinator; /* NULL: nobody has asked for it */
     struct subscriber subscribers[LOOPS_MAX];
     size_t subscribers_count;
     int32_t port; /* of the broker, as metadata tells it */
 };
 
-/* ---- views ------------------------------------------------------------------------------------------------- */
+/* ---- views --------------------------------------------------------------------------------------------- */
 
 static const int32_t ourselves = FAKE_CLUSTER_BROKER;
 
@@ -139,7 +141,7 @@ static void publish(struct cluster *c)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* ---- for tests --------------------------------------------------------------------------------------------- */
+/* ---- for tests ----------------------------------------------------------------------------------------- */
 
 struct cluster *fake_cluster_new(const char *directory)
 {
@@ -160,6 +162,7 @@ void fake_cluster_set_port(struct cluster *c, int port)
 
 void fake_cluster_free(struct cluster *c)
 {
+    coordinator_free(c->coordinator, false, 1000);
     view_unref(c->view);
     for (size_t i = 0; i < c->topics_count; i++) {
         for (int32_t n = 0; n < c->topics[i].partitions_count; n++)
@@ -234,7 +237,8 @@ struct partition *fake_cluster_partition(struct cluster *c, const char *topic, i
     return find(c, topic)->partitions[number].partition;
 }
 
-void fake_cluster_set_leader(struct cluster *c, const char *topic, int32_t number, int32_t leader, int32_t epoch)
+void fake_cluster_set_leader(struct cluster *c, const char *topic, int32_t number, int32_t leader,
+                             int32_t epoch)
 {
     struct fake_partition *p = &find(c, topic)->partitions[number];
     p->leader = leader;
@@ -260,7 +264,8 @@ void fake_cluster_settle(struct cluster *c)
         bool is_there = false;
         struct delivery *d = calloc(1, sizeof *d);
         ck_assert_ptr_nonnull(d);
-        *d = (struct delivery){.item.run = deliver, .lock = &lock, .arrived = &arrived, .is_there = &is_there};
+        *d =
+            (struct delivery){.item.run = deliver, .lock = &lock, .arrived = &arrived, .is_there = &is_there};
         inbox_post(c->subscribers[i].inbox, &d->item);
         pthread_mutex_lock(&lock);
         while (!is_there)
@@ -269,7 +274,7 @@ void fake_cluster_settle(struct cluster *c)
     }
 }
 
-/* ---- cluster.h --------------------------------------------------------------------------------------------- */
+/* ---- cluster.h ----------------------------------------------------------------------------------------- */
 
 int cluster_new(const struct cluster_settings *settings, const struct cluster_events *events,
                 struct cluster **ret_cluster, struct brook_error *error)
@@ -297,9 +302,28 @@ int cluster_subscribe(struct cluster *c, struct inbox *inbox, cluster_view_callb
     return 0;
 }
 
-struct coordinator *cluster_coordinator(struct cluster *c)
+struct offsets *cluster_offsets(struct cluster *c)
 {
     return NULL;
+}
+
+const struct topic_config *cluster_topic_defaults(const struct cluster *c)
+{
+    static struct topic_config defaults;
+    fake_cluster_topic_defaults(&defaults);
+    return &defaults;
+}
+
+/* One whose ZooKeeper never answers: what handlers ask of it ends with COORDINATION_LOST. */
+struct coordinator *cluster_coordinator(struct cluster *c)
+{
+    const struct coordinator_settings settings = {.connect = "127.0.0.1:1", .session_timeout_ms = 500};
+    struct brook_error error;
+    pthread_mutex_lock(&c->lock);
+    if (!c->coordinator)
+        ck_assert_int_eq(coordinator_new(&settings, &c->coordinator, &error), 0);
+    pthread_mutex_unlock(&c->lock);
+    return c->coordinator;
 }
 
 bool cluster_is_ready(struct cluster *c, struct brook_error *why)
@@ -322,31 +346,33 @@ static void run_answer(struct inbox_item *item)
 }
 
 /* Every administrative intent is refused the same way: it has a test of its own with the real cluster. */
-static void refuse(const char *what, const char *name, struct inbox *inbox, cluster_topic_callback *cb, void *arg)
+static void refuse(const char *what, const char *name, struct inbox *inbox, cluster_topic_callback *cb,
+                   void *arg)
 {
     struct answer *a = calloc(1, sizeof *a);
     ck_assert_ptr_nonnull(a);
     a->item.run = run_answer;
     a->cb = cb;
     a->arg = arg;
-    brook_error_set(&a->result.error, BROOK_E_NOT_CONTROLLER, "%s %s: the fake cluster has no controller", what, name);
+    brook_error_set(&a->result.error, BROOK_E_NOT_CONTROLLER, "%s %s: the fake cluster has no controller",
+                    what, name);
     inbox_post(inbox, &a->item);
 }
 
-void cluster_create_topic(struct cluster *c, const struct cluster_new_topic *topic, bool validate_only, int timeout_ms,
-                          struct inbox *inbox, cluster_topic_callback *cb, void *arg)
+void cluster_create_topic(struct cluster *c, const struct cluster_new_topic *topic, bool validate_only,
+                          int timeout_ms, struct inbox *inbox, cluster_topic_callback *cb, void *arg)
 {
     refuse("create", topic->name, inbox, cb, arg);
 }
 
-void cluster_delete_topic(struct cluster *c, const char *name, bool validate_only, int timeout_ms, struct inbox *inbox,
-                          cluster_topic_callback *cb, void *arg)
+void cluster_delete_topic(struct cluster *c, const char *name, bool validate_only, int timeout_ms,
+                          struct inbox *inbox, cluster_topic_callback *cb, void *arg)
 {
     refuse("delete", name, inbox, cb, arg);
 }
 
-void cluster_add_partitions(struct cluster *c, const char *name, int32_t partitions, bool validate_only, int timeout_ms,
-                            struct inbox *inbox, cluster_topic_callback *cb, void *arg)
+void cluster_add_partitions(struct cluster *c, const char *name, int32_t partitions, bool validate_only,
+                            int timeout_ms, struct inbox *inbox, cluster_topic_callback *cb, void *arg)
 {
     refuse("add partitions to", name, inbox, cb, arg);
 }

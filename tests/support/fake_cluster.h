@@ -1,6 +1,6 @@
-/* A cluster without ZooKeeper: the functions of broker/cluster/cluster.h over a fixed view and real partitions in a
- * directory, so that loops and handlers run inside a test program. Link it in front of libcluster.a.
- * The test's thread calls everything but what handlers call.
+/* A cluster without ZooKeeper: the functions of broker/cluster/cluster.h over a fixed view and real
+ * partitions in a directory, so that loops and handlers run inside a test program. Link it in front of
+ * libcluster.a. The test's thread calls everything but what handlers call.
  */
 #ifndef BROOK_TESTS_FAKE_CLUSTER_H
 #define BROOK_TESTS_FAKE_CLUSTER_H

@@ -19,7 +19,13 @@
 #define PATH_MAX_ 256
 #define FRAME_MAX (2 << 20)
 
-enum { ERR_NO_NODE = -101, ERR_BAD_VERSION = -103, ERR_EXISTS = -110, ERR_NOT_EMPTY = -111, ERR_NEIGHBOUR = -2 };
+enum {
+    ERR_NO_NODE = -101,
+    ERR_BAD_VERSION = -103,
+    ERR_EXISTS = -110,
+    ERR_NOT_EMPTY = -111,
+    ERR_NEIGHBOUR = -2
+};
 enum { XID_WATCH = -1, XID_PING = -2, XID_AUTH = -4, XID_SET_WATCHES = -8 };
 enum { EVENT_CREATED = 1, EVENT_DELETED = 2, EVENT_CHANGED = 3, EVENT_CHILD = 4 };
 enum { WATCH_DATA = 1, WATCH_CHILD = 2 };
@@ -241,7 +247,8 @@ static void set_data(struct node *n, const char *data, int bytes)
         memcpy(n->data, data, (size_t)bytes);
 }
 
-static int create(struct fake_zookeeper *f, char *path, const char *data, int bytes, int flags, int64_t session)
+static int create(struct fake_zookeeper *f, char *path, const char *data, int bytes, int flags,
+                  int64_t session)
 {
     char parent[PATH_MAX_];
     parent_of(path, parent);
@@ -264,7 +271,7 @@ static int create(struct fake_zookeeper *f, char *path, const char *data, int by
     return 0;
 }
 
-static int delete(struct fake_zookeeper *f, const char *path, int version)
+static int delete (struct fake_zookeeper *f, const char *path, int version)
 {
     struct node *n = find(f, path);
     if (!n)
@@ -346,7 +353,8 @@ static void send_frame(struct connection *k, const struct bytes *body)
         send(k->fd, body->at, body->count, MSG_NOSIGNAL);
 }
 
-static void send_reply(struct fake_zookeeper *f, struct connection *k, int xid, int err, const struct bytes *result)
+static void send_reply(struct fake_zookeeper *f, struct connection *k, int xid, int err,
+                       const struct bytes *result)
 {
     struct bytes b = {0};
     put_int(&b, xid);
@@ -390,7 +398,7 @@ static void end_session(struct fake_zookeeper *f, int64_t session)
     for (struct node *n = f->nodes, *next; n; n = next) {
         next = n->next;
         if (n->owner && n->owner == session)
-            delete(f, n->path, -1);
+            delete (f, n->path, -1);
     }
     send_events(f);
 }
@@ -494,7 +502,7 @@ static int do_versioned(struct fake_zookeeper *f, struct job *j, int op)
     char path[PATH_MAX_];
     take_path(j->in, path);
     int version = take_int(j->in);
-    return op == FAKE_DELETE ? delete(f, path, version) : check(f, path, version);
+    return op == FAKE_DELETE ? delete (f, path, version) : check(f, path, version);
 }
 
 static int do_write(struct fake_zookeeper *f, struct job *j, int op)
@@ -949,6 +957,6 @@ void fake_zookeeper_put(struct fake_zookeeper *f, const char *path, const char *
 void fake_zookeeper_remove(struct fake_zookeeper *f, const char *path)
 {
     lock(f);
-    delete(f, path, -1);
+    delete (f, path, -1);
     unlock(f);
 }

@@ -1,5 +1,6 @@
-/* A scripted ZooKeeper server: it speaks the protocol, keeps a small tree in memory, and misbehaves on request,
- * which a real server does not. One thread of its own; every function may be called by any other thread.
+/* A scripted ZooKeeper server: it speaks the protocol, keeps a small tree in memory, and misbehaves on
+ * request, which a real server does not. One thread of its own; every function may be called by any other
+ * thread.
  *
  * Sessions end only when told to (fake_zookeeper_expire(), FAKE_EXPIRE) or when their client closes them.
  */
@@ -43,8 +44,8 @@ struct fake_rule {
     enum fake_op op;
     bool apply;
     enum fake_answer answer;
-    int error;     /* not 0: the reply carries this code (nothing is applied) */
-    unsigned skip; /* let so many of them pass first */
+    int error;      /* not 0: the reply carries this code (nothing is applied) */
+    unsigned skip;  /* let so many of them pass first */
     unsigned times; /* 0: once */
 };
 

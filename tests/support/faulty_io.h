@@ -1,8 +1,9 @@
-/* Faults under file I/O: this library defines the functions of broker/storage/file_io.h, so a program that links
- * it in front of libstorage.a (and calls any function below) gets these instead of the real ones.
+/* Faults under file I/O: this library defines the functions of broker/storage/file_io.h, so a program that
+ * links it in front of libstorage.a (and calls any function below) gets these instead of the real ones.
  *
- * Until told otherwise every call goes through. Calls are counted by kind; a rule says what happens to the k-th.
- * Rules may be set and calls made from any thread.
+ * Until told otherwise every call goes through, except that syncs are only counted: no disk loses its power
+ * here, and thousands of real ones would be most of a test's time. Calls are counted by kind; a rule says
+ * what happens to the k-th. Rules may be set and calls made from any thread.
  */
 #ifndef BROOK_TESTS_FAULTY_IO_H
 #define BROOK_TESTS_FAULTY_IO_H
@@ -27,11 +28,11 @@ enum faulty_kind {
 
 /* Forget all rules, counts and history; let stalled calls go. */
 void faulty_reset(void);
-/* From now on, the k-th (from 1) of the calls of these kinds fails with `error`; `count` of them in a row. Calls
- * that fail do nothing. */
+/* From now on, the k-th (from 1) of the calls of these kinds fails with `error`; `count` of them in a row.
+ * Calls that fail do nothing. */
 void faulty_fail(unsigned kinds, int k, int count, int error);
-/* From now on, the k-th pwritev writes at most `bytes` bytes, and the one after it fails with `error` (0: goes
- * through). */
+/* From now on, the k-th pwritev writes at most `bytes` bytes, and the one after it fails with `error` (0:
+ * goes through). */
 void faulty_shorten(int k, size_t bytes, int error);
 /* Calls of these kinds since the rule was set (or the reset). */
 int faulty_calls(unsigned kinds);

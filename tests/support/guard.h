@@ -1,5 +1,5 @@
-/* Bytes that end where memory ends: the byte behind them is unreadable and unwritable, so that assembly code and
- * system libraries, which no sanitizer sees into, are caught in the act (SIGSEGV fails the test). */
+/* Bytes that end where memory ends: the byte behind them is unreadable and unwritable, so that assembly code
+ * and system libraries, which no sanitizer sees into, are caught in the act (SIGSEGV fails the test). */
 #ifndef BROOK_TESTS_GUARD_H
 #define BROOK_TESTS_GUARD_H
 

@@ -17,16 +17,25 @@
 
 #define PATIENCE_MS 10000
 
-void raw_connect(struct raw_client *c, int port)
+void raw_socket(struct raw_client *c)
 {
-    const int on = 1;
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons((uint16_t)port),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     *c = (struct raw_client){.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     ck_assert_int_ge(c->fd, 0);
+}
+
+void raw_connect_socket(struct raw_client *c, int port)
+{
+    const int on = 1;
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     ck_assert_int_eq(connect(c->fd, (struct sockaddr *)&address, sizeof address), 0);
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+void raw_connect(struct raw_client *c, int port)
+{
+    raw_socket(c);
+    raw_connect_socket(c, port);
 }
 
 static void drop_reply(struct raw_client *c)
@@ -40,6 +49,7 @@ void raw_close(struct raw_client *c)
 {
     drop_reply(c);
     free(c->frame);
+    free(c->held);
     if (c->fd >= 0)
         close(c->fd);
     *c = (struct raw_client){.fd = -1};
@@ -57,9 +67,31 @@ void raw_open(struct raw_client *c, int port)
     ck_assert_int_eq(raw_status(response), 0);
 }
 
+void raw_hold(struct raw_client *c)
+{
+    c->holds = true;
+}
+
+void raw_release(struct raw_client *c)
+{
+    uint8_t *held = c->held;
+    c->holds = false;
+    c->held = NULL;
+    raw_send_bytes(c, held, c->held_bytes);
+    c->held_bytes = 0;
+    free(held);
+}
+
 void raw_send_bytes(struct raw_client *c, const void *data, size_t bytes)
 {
     const uint8_t *at = data;
+    if (c->holds) {
+        c->held = realloc(c->held, c->held_bytes + bytes);
+        ck_assert_ptr_nonnull(c->held);
+        memcpy(c->held + c->held_bytes, data, bytes);
+        c->held_bytes += bytes;
+        return;
+    }
     while (bytes) {
         ssize_t n = send(c->fd, at, bytes, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
@@ -71,7 +103,8 @@ void raw_send_bytes(struct raw_client *c, const void *data, size_t bytes)
     }
 }
 
-uint8_t *raw_frame(const Brook__Request *request, const void *records, size_t records_bytes, size_t *ret_bytes)
+uint8_t *raw_frame(const Brook__Request *request, const void *records, size_t records_bytes,
+                   size_t *ret_bytes)
 {
     size_t envelope = brook__request__get_packed_size(request);
     *ret_bytes = FRAME_PREFIX_BYTES + envelope + records_bytes;
@@ -124,7 +157,8 @@ Brook__Response *raw_receive(struct raw_client *c)
     drop_reply(c);
     if (!receive_all(c, prefix_bytes, sizeof prefix_bytes))
         return NULL;
-    ck_assert_int_eq(frame_parse(prefix_bytes, sizeof prefix_bytes, UINT32_MAX, UINT32_MAX, &prefix, NULL), 0);
+    ck_assert_int_eq(frame_parse(prefix_bytes, sizeof prefix_bytes, UINT32_MAX, UINT32_MAX, &prefix, NULL),
+                     0);
     size_t body = (size_t)prefix.envelope_bytes + prefix.records_bytes;
     if (body > c->frame_capacity) {
         free(c->frame);
@@ -141,7 +175,8 @@ Brook__Response *raw_receive(struct raw_client *c)
     return c->response;
 }
 
-Brook__Response *raw_ask(struct raw_client *c, Brook__Request *request, const void *records, size_t records_bytes)
+Brook__Response *raw_ask(struct raw_client *c, Brook__Request *request, const void *records,
+                         size_t records_bytes)
 {
     raw_send(c, request, records, records_bytes);
     Brook__Response *response = raw_receive(c);
@@ -171,7 +206,7 @@ int raw_status(const Brook__Response *response)
     return envelope_status_code(response->status);
 }
 
-/* ---- requests ---------------------------------------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------------------------------------ */
 
 size_t raw_batch(void *to, size_t capacity, int count, size_t value_bytes)
 {
@@ -179,7 +214,8 @@ size_t raw_batch(void *to, size_t capacity, int count, size_t value_bytes)
     uint8_t *value = malloc(value_bytes + 1);
     ck_assert_ptr_nonnull(value);
     memset(value, 'v', value_bytes);
-    struct record_view record = {.value = value, .value_bytes = (int32_t)value_bytes, .timestamp = 1700000000000};
+    struct record_view record = {
+        .value = value, .value_bytes = (int32_t)value_bytes, .timestamp = 1700000000000};
     batch_writer_init(&w, to, capacity);
     for (int i = 0; i < count; i++) {
         record.timestamp++;
@@ -213,7 +249,8 @@ int64_t raw_produce(struct raw_client *c, const struct topic_id *topic, int32_t 
     size_t capacity = value_bytes + 256;
     uint8_t *records = malloc(capacity);
     ck_assert_ptr_nonnull(records);
-    raw_send_produce(c, topic, partition, BROOK__ACKS__ACKS_LEADER, records, raw_batch(records, capacity, 1, value_bytes));
+    raw_send_produce(c, topic, partition, BROOK__ACKS__ACKS_LEADER, records,
+                     raw_batch(records, capacity, 1, value_bytes));
     free(records);
     Brook__Response *response = raw_receive(c);
     ck_assert_ptr_nonnull(response);
@@ -259,7 +296,8 @@ void raw_send_pull(struct raw_client *c, const struct raw_pull *p)
         forgets[i].partition = p->forget[i].partition;
         forget_pointers[i] = &forgets[i];
     }
-    pull.has_session_id = pull.has_session_epoch = pull.has_max_wait_ms = pull.has_min_bytes = pull.has_max_bytes = true;
+    pull.has_session_id = pull.has_session_epoch = pull.has_max_wait_ms = pull.has_min_bytes =
+        pull.has_max_bytes = true;
     pull.session_id = p->session_id;
     pull.session_epoch = p->session_epoch;
     pull.max_wait_ms = p->max_wait_ms;

@@ -15,9 +15,27 @@ static void count_warnings(void *arg, enum diag_level level, const char *subject
     struct rig *rig = arg;
     if (level < DIAG_WARN)
         return;
-    rig->warnings++;
+    pthread_mutex_lock(&rig->warnings_lock);
+    rig->warnings_count++;
     snprintf(rig->last_warning, sizeof rig->last_warning, "%s", message);
+    pthread_mutex_unlock(&rig->warnings_lock);
     fprintf(stderr, "# %s %s %s\n", diag_level_name(level), subject, message);
+}
+
+unsigned rig_warnings(struct rig *rig)
+{
+    pthread_mutex_lock(&rig->warnings_lock);
+    unsigned count = rig->warnings_count;
+    pthread_mutex_unlock(&rig->warnings_lock);
+    return count;
+}
+
+bool rig_warned_of(struct rig *rig, const char *text)
+{
+    pthread_mutex_lock(&rig->warnings_lock);
+    bool found = strstr(rig->last_warning, text) != NULL;
+    pthread_mutex_unlock(&rig->warnings_lock);
+    return found;
 }
 
 void rig_prepare(struct rig *rig)
@@ -52,6 +70,7 @@ void rig_prepare(struct rig *rig)
                              .pulls_parked_per_connection_max = 8,
                              .expanded_bytes_max = 64 << 20},
     };
+    pthread_mutex_init(&rig->warnings_lock, NULL);
     rig->diag = (struct diag){.level_min = DIAG_WARN, .sink = count_warnings, .sink_arg = rig};
     rig->cluster = fake_cluster_new(suite_directory());
 }

@@ -66,6 +66,7 @@ struct broker {
     uint16_t port;
     pthread_t thread;
     bool running;  /* under the cluster's lock */
+    bool stopped;  /* and has no connection any more */
     bool quitting;
     struct stub_connection *connections[CONNECTIONS_MAX];
     struct later *later; /* the thread's own */
@@ -73,6 +74,7 @@ struct broker {
 };
 struct stub_cluster {
     pthread_mutex_t lock;
+    pthread_cond_t changed;
     struct broker brokers[BROKERS_MAX];
     unsigned brokers_count;
     struct topic topics[TOPICS_MAX];
@@ -612,6 +614,17 @@ static int send_due(struct broker *broker)
     return wait;
 }
 
+static void drop_all(struct broker *broker)
+{
+    for (size_t i = 0; i < CONNECTIONS_MAX; i++)
+        if (broker->connections[i])
+            drop(broker, i);
+    pthread_mutex_lock(&broker->cluster->lock);
+    broker->stopped = true;
+    pthread_cond_broadcast(&broker->cluster->changed);
+    pthread_mutex_unlock(&broker->cluster->lock);
+}
+
 static bool turn(struct broker *broker)
 {
     struct pollfd fds[CONNECTIONS_MAX + 2];
@@ -621,9 +634,9 @@ static bool turn(struct broker *broker)
     pthread_mutex_lock(&broker->cluster->lock);
     bool running = broker->running, quitting = broker->quitting;
     pthread_mutex_unlock(&broker->cluster->lock);
+    if (!running)
+        drop_all(broker);
     for (size_t i = 0; i < CONNECTIONS_MAX; i++) {
-        if (broker->connections[i] && (!running || quitting))
-            drop(broker, i);
         if (!broker->connections[i])
             continue;
         places[n - 2] = i;
@@ -682,6 +695,7 @@ struct stub_cluster *stub_cluster_new(unsigned brokers)
     struct stub_cluster *c = calloc(1, sizeof *c);
     insist(c != NULL && brokers <= BROKERS_MAX, "memory");
     pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->changed, NULL);
     c->brokers_count = brokers;
     for (unsigned i = 0; i < brokers; i++) {
         broker_open(c, &c->brokers[i], (int32_t)i + 1);
@@ -698,8 +712,11 @@ static void set_state(struct stub_cluster *c, struct broker *broker, bool runnin
     pthread_mutex_lock(&c->lock);
     broker->running = running;
     broker->quitting = quitting;
-    pthread_mutex_unlock(&c->lock);
+    broker->stopped = false;
     eventfd_write(broker->wake, 1);
+    while (!running && !broker->stopped)
+        pthread_cond_wait(&c->changed, &c->lock);
+    pthread_mutex_unlock(&c->lock);
 }
 
 void stub_cluster_free(struct stub_cluster *c)
@@ -713,6 +730,7 @@ void stub_cluster_free(struct stub_cluster *c)
     }
     for (size_t i = 0; i < TOPICS_MAX; i++)
         topic_clear(&c->topics[i]);
+    pthread_cond_destroy(&c->changed);
     pthread_mutex_destroy(&c->lock);
     free(c);
 }

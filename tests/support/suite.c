@@ -105,3 +105,12 @@ bool suite_wait(bool (*condition)(void *arg), void *arg, int timeout_ms)
     }
     return condition(arg);
 }
+
+#ifdef __SANITIZE_THREAD__
+/* ZooKeeper's library formats addresses for its log in a buffer that all handles share. */
+const char *__tsan_default_suppressions(void);
+__attribute__((visibility("default"))) const char *__tsan_default_suppressions(void)
+{
+    return "race:format_endpoint_info\n";
+}
+#endif

@@ -79,10 +79,11 @@ static void run_java(const struct zookeeper *z, pid_t parent)
     dup2(null, STDIN_FILENO);
     dup2(fd, STDOUT_FILENO);
     dup2(fd, STDERR_FILENO);
-    execlp("java", "java", "-Xms32m", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
-           "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dzookeeper.admin.enableServer=false",
-           "-Dzookeeper.nio.numWorkerThreads=0", "-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=64",
-           "-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.4lw.commands.whitelist=*", "-cp",
+    execlp("java", "java", "-Xms32m", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+           "-XX:-UsePerfData", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+           "-Dzookeeper.admin.enableServer=false", "-Dzookeeper.nio.numWorkerThreads=0",
+           "-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=64", "-Dzookeeper.extendedTypesEnabled=true",
+           "-Dzookeeper.4lw.commands.whitelist=*", "-cp",
            "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar",
            "org.apache.zookeeper.server.quorum.QuorumPeerMain", config, (char *)NULL);
     _exit(127);
@@ -229,7 +230,8 @@ int zookeeper_port(const struct zookeeper *z)
 const char *zookeeper_connect(const struct zookeeper *z, const char *chroot)
 {
     static char text[256];
-    snprintf(text, sizeof text, strchr(z->address, ':') ? "[%s]:%d%s" : "%s:%d%s", z->address, z->port, chroot);
+    snprintf(text, sizeof text, strchr(z->address, ':') ? "[%s]:%d%s" : "%s:%d%s", z->address, z->port,
+             chroot);
     return text;
 }
 

@@ -1,9 +1,10 @@
-/* A real ZooKeeper server for tests: Debian's, started directly with java, in a directory of its own, on a free
- * loopback port, ready when this returns (about half a second).
+/* A real ZooKeeper server for tests: Debian's, started directly with java, in a directory of its own, on a
+ * free loopback port, ready when this returns (about half a second).
  *
- * Start it in main() before the suite runs, one per program: Check forks for every test, and a server that was
- * started in a test would be everybody's own. Tests keep apart by a chroot each (zookeeper_connect()). The
- * server dies with the process that started it. Everything here prints and aborts when it can not do its part.
+ * Start it in main() before the suite runs, one per program: Check forks for every test, and a server that
+ * was started in a test would be everybody's own. Tests keep apart by a chroot each (zookeeper_connect()).
+ * The server dies with the process that started it. Everything here prints and aborts when it can not do its
+ * part.
  *
  *     static struct zookeeper *zk;
  *     int main(void)
@@ -20,12 +21,12 @@
 #include <stddef.h>
 
 struct zookeeper_options {
-    const char *address;      /* NULL: 127.0.0.1; "::1" */
-    int tick_ms;              /* 0: 200 */
-    int session_ms_min;       /* 0: 2 ticks */
-    int session_ms_max;       /* 0: 60000 */
-    int connections_max;      /* per address; 0: no limit */
-    const char *more;         /* more lines of zoo.cfg; NULL: none */
+    const char *address; /* NULL: 127.0.0.1; "::1" */
+    int tick_ms;         /* 0: 200 */
+    int session_ms_min;  /* 0: 2 ticks */
+    int session_ms_max;  /* 0: 60000 */
+    int connections_max; /* per address; 0: no limit */
+    const char *more;    /* more lines of zoo.cfg; NULL: none */
 };
 
 struct zookeeper;
@@ -41,7 +42,8 @@ const char *zookeeper_connect(const struct zookeeper *z, const char *chroot);
 /* SIGSTOP and SIGCONT: a server that hangs. */
 void zookeeper_pause(struct zookeeper *z);
 void zookeeper_continue(struct zookeeper *z);
-/* SIGKILL, and a start on the same port and data. */
+/* SIGKILL, and a start on the same port and data. Only in the process that started it: a test that wants this
+ * has a server of its own. */
 void zookeeper_kill(struct zookeeper *z);
 void zookeeper_restart(struct zookeeper *z);
 

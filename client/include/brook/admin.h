@@ -11,6 +11,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef struct brook_admin brook_admin;
 
@@ -124,6 +125,7 @@ int brook_admin_describe_group(brook_admin *admin, const char *group, int timeou
                                struct brook_group **ret_group, struct brook_error *error);
 void brook_group_free(struct brook_group *group);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

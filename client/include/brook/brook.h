@@ -27,12 +27,14 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 #define BROOK_VERSION_TEXT "0.1.0"
 
 /* Version of the library at run time: "0.1.0". */
 const char *brook_version(void);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -14,6 +14,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef struct brook_config brook_config;
 
@@ -40,6 +41,7 @@ void brook_config_describe(brook_config_visitor *visitor, void *arg);
 typedef void brook_log_callback(void *arg, int level, const char *subject, const char *message);
 void brook_config_set_log(brook_config *config, brook_log_callback *callback, void *arg);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -23,6 +23,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef struct brook_consumer brook_consumer;
 typedef struct brook_batch brook_batch;
@@ -128,6 +129,7 @@ int brook_consumer_fd(const brook_consumer *consumer);
 /* A JSON object; free() it. */
 char *brook_consumer_statistics(brook_consumer *consumer);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

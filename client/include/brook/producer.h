@@ -13,6 +13,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef struct brook_producer brook_producer;
 
@@ -87,6 +88,7 @@ int brook_producer_fd(const brook_producer *producer);
 /* A JSON object: rates, sizes, latencies, queue. The caller frees it (free()); NULL: out of memory. */
 char *brook_producer_statistics(brook_producer *producer);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

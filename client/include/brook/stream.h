@@ -16,6 +16,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef struct brook_stream brook_stream;
 
@@ -30,6 +31,7 @@ void brook_stream_stop(brook_stream *stream);
 /* Leave the group within `timeout_ms` and free. */
 int brook_stream_close(brook_stream *stream, int timeout_ms);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -8,6 +8,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 /* Let the partitioner choose. */
 #define BROOK_PARTITION_ANY (-1)
@@ -33,6 +34,7 @@ struct brook_position {
     int64_t offset;
 };
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

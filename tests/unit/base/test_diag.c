@@ -56,7 +56,8 @@ static void assert_json(const char *subject, const char *message, const char *wa
     ck_assert_msg(line != NULL, "%s: %s", error.text, lines);
     ck_assert_str_eq(json_string_value(json_object_get(line, "level")), "warn");
     ck_assert_str_eq(json_string_value(json_object_get(line, "subject")), subject);
-    ck_assert_uint_eq(strlen(json_string_value(json_object_get(line, "time"))), strlen("2024-01-01T00:00:00.000Z"));
+    ck_assert_uint_eq(strlen(json_string_value(json_object_get(line, "time"))),
+                      strlen("2024-01-01T00:00:00.000Z"));
     if (wanted)
         ck_assert_str_eq(json_string_value(json_object_get(line, "message")), wanted);
     json_decref(line);
@@ -66,8 +67,8 @@ START_TEST(text_line_has_level_time_subject_and_message)
 {
     int year, month, day, hour, minute, second, ms, end = 0;
     log_one(false, "partition=orders/3", "now it leads");
-    int n = sscanf(lines, "warn  %d-%d-%dT%d:%d:%d.%dZ partition=orders/3 now it leads%n", &year, &month, &day, &hour,
-                   &minute, &second, &ms, &end);
+    int n = sscanf(lines, "warn  %d-%d-%dT%d:%d:%d.%dZ partition=orders/3 now it leads%n", &year, &month,
+                   &day, &hour, &minute, &second, &ms, &end);
     ck_assert_int_eq(n, 7);
     ck_assert_int_eq(lines[end], '\n');
     log_one(false, "", "alone");
@@ -80,13 +81,18 @@ START_TEST(json_says_what_was_said)
     assert_json("topic=x", "plain", "plain");
     assert_json("", "", "");
     assert_json("a \"quoted\" \\ thing", "\"\\/\b\f\n\r\t\x01\x1f\x7f", "\"\\/\b\f\n\r\t\x01\x1f\x7f");
-    assert_json("", "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x8c\x8a", "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x8c\x8a");
+    assert_json("", "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x8c\x8a",
+                "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x8c\x8a");
 }
 END_TEST
 
 START_TEST(json_stays_json_when_the_text_is_not_utf8)
 {
-    assert_json("", "a\xff" "b", "a\xef\xbf\xbd" "b");
+    assert_json("",
+                "a\xff"
+                "b",
+                "a\xef\xbf\xbd"
+                "b");
     assert_json("", "cut \xe2\x82", NULL);
     assert_json("", "overlong \xc0\x80 \xe0\x80\x80 \xf0\x80\x80\x80", NULL);
     assert_json("", "surrogate \xed\xa0\x80, beyond \xf4\x90\x80\x80 \xf8\x88\x80\x80\x80", NULL);
@@ -212,7 +218,7 @@ static void *log_many(void *arg)
 START_TEST(lines_of_threads_do_not_mix)
 {
     pthread_t threads[4];
-    static char names[4][8];
+    static char names[4][16];
     capture_begin();
     for (int i = 0; i < 4; i++) {
         snprintf(names[i], sizeof names[i], "t%d", i);
@@ -232,7 +238,8 @@ END_TEST
 
 SUITE_MAIN("base/diag", SUITE_TEST(text_line_has_level_time_subject_and_message),
            SUITE_TEST(json_says_what_was_said), SUITE_TEST(json_stays_json_when_the_text_is_not_utf8),
-           SUITE_TEST(long_messages_are_cut_and_stay_one_line), SUITE_TEST(long_subjects_leave_room_for_the_message),
+           SUITE_TEST(long_messages_are_cut_and_stay_one_line),
+           SUITE_TEST(long_subjects_leave_room_for_the_message),
            SUITE_TEST(line_breaks_from_outside_make_no_lines), SUITE_TEST(levels_below_the_least_are_silent),
            SUITE_TEST(sink_takes_the_place_of_stderr), SUITE_TEST(logging_leaves_errno_alone),
            SUITE_TEST(level_names_are_read_back), SUITE_TEST(lines_of_threads_do_not_mix))

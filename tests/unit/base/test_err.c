@@ -37,7 +37,8 @@ START_TEST(numbers_rise_and_texts_read_as_part_of_a_sentence)
         size_t n = strlen(entries[i].text);
         ck_assert_uint_gt(n, 0);
         ck_assert(entries[i].text[n - 1] != '.' && entries[i].text[n - 1] != '\n');
-        ck_assert(!isupper((unsigned char)entries[i].text[0]) || strncmp(entries[i].text, "ZooKeeper", 9) == 0);
+        ck_assert(!isupper((unsigned char)entries[i].text[0]) ||
+                  strncmp(entries[i].text, "ZooKeeper", 9) == 0);
     }
 }
 END_TEST
@@ -104,6 +105,8 @@ START_TEST(too_long_sentence_is_cut)
 END_TEST
 
 SUITE_MAIN("base/err", SUITE_TEST(numbers_names_and_texts_are_unique),
-           SUITE_TEST(numbers_rise_and_texts_read_as_part_of_a_sentence), SUITE_TEST(both_signs_answer_the_same),
-           SUITE_TEST(only_success_needs_no_advice), SUITE_TEST(unknown_numbers_are_answered_by_range),
-           SUITE_TEST(set_returns_the_negative_code_and_keeps_the_positive), SUITE_TEST(too_long_sentence_is_cut))
+           SUITE_TEST(numbers_rise_and_texts_read_as_part_of_a_sentence),
+           SUITE_TEST(both_signs_answer_the_same), SUITE_TEST(only_success_needs_no_advice),
+           SUITE_TEST(unknown_numbers_are_answered_by_range),
+           SUITE_TEST(set_returns_the_negative_code_and_keeps_the_positive),
+           SUITE_TEST(too_long_sentence_is_cut))

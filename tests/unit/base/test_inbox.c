@@ -161,11 +161,14 @@ END_TEST
 
 START_TEST(init_says_when_no_descriptor_is_left)
 {
-    struct rlimit limit = {.rlim_cur = 3, .rlim_max = 3};
+    struct rlimit before, none;
     struct inbox inbox = {0};
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){.rlim_cur = 3, .rlim_max = before.rlim_max};
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
     int r = inbox_init(&inbox);
     inbox_done(&inbox);
+    setrlimit(RLIMIT_NOFILE, &before);
     ck_assert_int_eq(r, -BROOK_E_IO);
 }
 END_TEST
@@ -220,8 +223,9 @@ START_TEST(posts_of_many_threads_run_once_each_and_in_their_order)
 END_TEST
 
 SUITE_MAIN("base/inbox", SUITE_TEST(items_run_in_the_order_posted),
-           SUITE_TEST(descriptor_is_readable_exactly_while_something_is_queued), SUITE_TEST(burst_costs_one_wake_up),
-           SUITE_TEST(item_may_post_itself_again_and_runs_at_the_next_drain), SUITE_TEST(item_may_free_itself),
-           SUITE_TEST(done_drops_what_is_queued_and_takes_half_built_ones),
+           SUITE_TEST(descriptor_is_readable_exactly_while_something_is_queued),
+           SUITE_TEST(burst_costs_one_wake_up),
+           SUITE_TEST(item_may_post_itself_again_and_runs_at_the_next_drain),
+           SUITE_TEST(item_may_free_itself), SUITE_TEST(done_drops_what_is_queued_and_takes_half_built_ones),
            SUITE_TEST(init_says_when_no_descriptor_is_left),
            SUITE_TEST_SLOW(posts_of_many_threads_run_once_each_and_in_their_order, 60))

@@ -250,8 +250,8 @@ START_TEST(lengths_that_lie_are_refused_without_memory)
     struct input_frame f;
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         struct pipe_end p;
-        uint8_t bytes[4] = {(uint8_t)(lengths[i] >> 24), (uint8_t)(lengths[i] >> 16), (uint8_t)(lengths[i] >> 8),
-                            (uint8_t)lengths[i]};
+        uint8_t bytes[4] = {(uint8_t)(lengths[i] >> 24), (uint8_t)(lengths[i] >> 16),
+                            (uint8_t)(lengths[i] >> 8), (uint8_t)lengths[i]};
         begin(&p);
         put(&p, bytes, 4);
         ck_assert_int_eq(input_read(&p.in, p.fds[0]), 4);
@@ -268,4 +268,5 @@ SUITE_MAIN("broker/net/input", SUITE_TEST(a_frame_cut_at_each_byte_comes_out_who
            SUITE_TEST(bytes_of_a_frame_stay_put_while_it_is_held),
            SUITE_TEST(small_and_large_frames_mix_in_any_pieces),
            SUITE_TEST(the_kernel_is_asked_to_wait_only_inside_a_large_frame),
-           SUITE_TEST(a_large_frame_waits_for_the_budget), SUITE_TEST(lengths_that_lie_are_refused_without_memory))
+           SUITE_TEST(a_large_frame_waits_for_the_budget),
+           SUITE_TEST(lengths_that_lie_are_refused_without_memory))

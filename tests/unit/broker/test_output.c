@@ -64,7 +64,8 @@ static struct log_range append(struct end *e, size_t value_bytes)
     struct log_range range;
     struct brook_error error;
     uint8_t *buffer = malloc(value_bytes + 200), *value = calloc(1, value_bytes);
-    struct record_view record = {.value = value, .value_bytes = (int32_t)value_bytes, .timestamp = 1700000000000};
+    struct record_view record = {
+        .value = value, .value_bytes = (int32_t)value_bytes, .timestamp = 1700000000000};
     struct log_batch batch = {.data = buffer};
     int64_t base;
     batch_writer_init(&w, buffer, value_bytes + 200);
@@ -119,7 +120,8 @@ START_TEST(a_full_socket_loses_and_repeats_nothing)
         memset(expected + queued, 'a' + i % 26, bytes);
         queued += bytes;
         struct log_range range = append(&e, 1000 + (size_t)suite_random_below(&random, 90000));
-        ck_assert_int_eq(pread(range.fd, expected + queued, range.bytes, range.position), (ssize_t)range.bytes);
+        ck_assert_int_eq(pread(range.fd, expected + queued, range.bytes, range.position),
+                         (ssize_t)range.bytes);
         queued += range.bytes;
         ck_assert_int_eq(output_add_range(&e.out, &range), 0);
     }

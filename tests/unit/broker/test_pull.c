@@ -96,7 +96,8 @@ START_TEST(an_offset_outside_the_log_is_told_with_the_marks)
     Brook__PullResponse *r = raw_pull(&x.c, &pull);
     ck_assert_int_eq(status_of(r->partitions[0]), BROOK_E_OFFSET_OUT_OF_RANGE);
     ck_assert_int_eq(r->partitions[0]->log_end_offset, 1);
-    ck_assert_ptr_nonnull(memmem(r->partitions[0]->status->text.data, r->partitions[0]->status->text.len, "t/0", 3));
+    ck_assert_ptr_nonnull(
+        memmem(r->partitions[0]->status->text.data, r->partitions[0]->status->text.len, "t/0", 3));
     end(&x);
 }
 END_TEST
@@ -212,7 +213,7 @@ START_TEST(min_bytes_waits_for_enough)
 }
 END_TEST
 
-/* ---- sessions ---------------------------------------------------------------------------------------------- */
+/* ---- sessions ------------------------------------------------------------------------------------------ */
 
 static void session_init(struct raw_pull *pull, struct case_ *x, size_t partitions)
 {
@@ -437,14 +438,16 @@ START_TEST(every_partition_is_served_in_turn)
         for (size_t i = 0; i < r->n_partitions; i++) {
             const Brook__PulledPartition *p = r->partitions[i];
             struct batch_header h;
-            for (size_t used = 0; used < p->records_bytes && batch_read_header(x.c.records + at + used,
-                                                                               p->records_bytes - used, &h) == 0;
+            for (size_t used = 0;
+                 used < p->records_bytes &&
+                 batch_read_header(x.c.records + at + used, p->records_bytes - used, &h) == 0;
                  used += h.total_bytes)
                 offsets[p->partition] = batch_last_offset(&h) + 1;
             at += p->records_bytes;
             if (!p->records_bytes)
                 continue;
-            pull.entries[pull.count] = (struct raw_pull_entry){&x.t, p->partition, offsets[p->partition], 1 << 20, -1};
+            pull.entries[pull.count] =
+                (struct raw_pull_entry){&x.t, p->partition, offsets[p->partition], 1 << 20, -1};
             pull.count++;
         }
         ck_assert_uint_gt(at, 0);
@@ -535,7 +538,6 @@ START_TEST(nonsense_in_a_pull_is_refused)
 }
 END_TEST
 
-
 /* Parked pulls of many clients on idle partitions, dropped at random: nothing stays behind. */
 START_TEST(clients_that_leave_take_their_waiters_along)
 {
@@ -600,7 +602,8 @@ START_TEST(a_session_misses_nothing_while_others_write)
     for (int32_t epoch = 1; seen < 3000; epoch++) {
         Brook__PullResponse *r = raw_pull(&x.c, &pull);
         const uint8_t *at = x.c.records;
-        ck_assert_uint_gt(x.c.records_bytes, 0); /* a wake-up that is lost waits five seconds and brings nothing */
+        ck_assert_uint_gt(x.c.records_bytes,
+                          0); /* a wake-up that is lost waits five seconds and brings nothing */
         pull.session_id = r->session_id;
         pull.session_epoch = epoch;
         pull.count = 0;
@@ -636,7 +639,8 @@ SUITE_MAIN("broker/pull", SUITE_TEST(records_come_back_as_they_were_written),
            SUITE_TEST(what_is_forgotten_is_not_sent_any_more), SUITE_TEST(session_ids_and_epochs_are_checked),
            SUITE_TEST(a_newer_pull_supersedes_the_parked_one),
            SUITE_TEST(the_oldest_parked_pull_makes_room_for_the_newest),
-           SUITE_TEST(the_oldest_session_makes_room_for_the_newest), SUITE_TEST(every_partition_is_served_in_turn),
+           SUITE_TEST(the_oldest_session_makes_room_for_the_newest),
+           SUITE_TEST(every_partition_is_served_in_turn),
            SUITE_TEST(a_parked_pull_hears_that_leading_has_ended), SUITE_TEST(epochs_of_leaders_are_compared),
            SUITE_TEST(clients_may_not_play_replicas), SUITE_TEST(nonsense_in_a_pull_is_refused),
            SUITE_TEST(clients_that_leave_take_their_waiters_along),

@@ -9,13 +9,15 @@
 
 #define GOOD "broker.id=1", "zookeeper.connect=localhost:2181"
 
-static int load(struct settings **ret, struct settings_faults *faults, const char *const *overrides, size_t count)
+static int load(struct settings **ret, struct settings_faults *faults, const char *const *overrides,
+                size_t count)
 {
     *faults = (struct settings_faults){0};
     return settings_load(NULL, overrides, count, ret, faults);
 }
 #define LOAD(ret, faults, ...) \
-    load(ret, faults, (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
+    load(ret, faults, (const char *const[]){__VA_ARGS__}, \
+         sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
 
 /* Load GOOD and `extra`, expect one fault that has `text` in it. */
 static void expect_fault(const char *extra, const char *text)
@@ -119,8 +121,9 @@ START_TEST(a_file_is_read_and_overridden)
     struct settings *s;
     struct settings_faults faults = {0};
     const char *over[] = {"num.partitions=7"};
-    const char *path = write_file("# comment\n\n  broker.id = 3 \nzookeeper.connect=a:1,b:2/x=y\nnum.partitions=5\n"
-                                  "log.retention.ms=-1\nbroker.rack=r 1");
+    const char *path =
+        write_file("# comment\n\n  broker.id = 3 \nzookeeper.connect=a:1,b:2/x=y\nnum.partitions=5\n"
+                   "log.retention.ms=-1\nbroker.rack=r 1");
     ck_assert_int_eq(settings_load(path, over, 1, &s, &faults), 0);
     ck_assert_int_eq(s->broker_id, 3);
     ck_assert_str_eq(s->zookeeper_connect, "a:1,b:2/x=y");
@@ -262,11 +265,12 @@ START_TEST(every_row_has_a_default_within_its_range_and_a_sentence)
 }
 END_TEST
 
-SUITE_MAIN("broker/settings", SUITE_TEST(defaults_and_two_lines_are_enough), SUITE_TEST(all_faults_are_listed_at_once),
-           SUITE_TEST(each_kind_of_bad_value_is_refused), SUITE_TEST(durability_is_refused_in_clear_words),
-           SUITE_TEST(contradictions_are_refused), SUITE_TEST(a_file_is_read_and_overridden),
-           SUITE_TEST(faults_of_a_file_name_their_line), SUITE_TEST(a_line_without_end_is_refused),
-           SUITE_TEST(what_is_printed_reads_back_the_same), SUITE_TEST(the_example_file_is_what_is_printed),
+SUITE_MAIN("broker/settings", SUITE_TEST(defaults_and_two_lines_are_enough),
+           SUITE_TEST(all_faults_are_listed_at_once), SUITE_TEST(each_kind_of_bad_value_is_refused),
+           SUITE_TEST(durability_is_refused_in_clear_words), SUITE_TEST(contradictions_are_refused),
+           SUITE_TEST(a_file_is_read_and_overridden), SUITE_TEST(faults_of_a_file_name_their_line),
+           SUITE_TEST(a_line_without_end_is_refused), SUITE_TEST(what_is_printed_reads_back_the_same),
+           SUITE_TEST(the_example_file_is_what_is_printed),
            SUITE_TEST(the_example_file_loads_with_the_required_two),
            SUITE_TEST(changes_say_whether_they_need_a_restart),
            SUITE_TEST(every_row_has_a_default_within_its_range_and_a_sentence))

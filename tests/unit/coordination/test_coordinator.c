@@ -145,6 +145,123 @@ START_TEST(multi_is_all_or_nothing)
 }
 END_TEST
 
+START_TEST(a_request_that_is_too_large_fails_alone)
+{
+    static const size_t sizes[] = {COORDINATOR_NODE_BYTES_MAX + 1, (1 << 20) - 1024, 1 << 20, 2 << 20};
+    struct caller k;
+    struct got before = {0}, after = {0};
+    struct coordinator *c = begin(&k, "/large");
+    char *data = calloc(1, 2 << 20);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct coordinator_call call = {.inbox = &k.inbox, .callback = got_copy, .arg = &before};
+        before.count = after.count = 0;
+        coordinator_create(c, "/n", "x", 1, ZNODE_PERSISTENT, call);
+        coordinator_create(c, "/big", data, sizes[i], ZNODE_PERSISTENT, caller_begin(&k));
+        call.arg = &after;
+        coordinator_delete(c, "/n", -1, call);
+        ck_assert_int_eq(caller_end(&k)->err, -BROOK_E_NODE_TOO_LARGE);
+        coordinator_sync(c, "/", caller_begin(&k));
+        ck_assert_int_eq(caller_end(&k)->err, 0);
+        ck_assert_int_eq(before.err, 0);
+        ck_assert_int_eq(after.err, 0);
+        ck_assert_uint_eq(after.count, 1);
+    }
+    /* Two that are fine alone are too much in one. */
+    struct coordinator_multi *m = coordinator_multi_new();
+    coordinator_multi_create(m, "/a", data, COORDINATOR_NODE_BYTES_MAX, ZNODE_PERSISTENT);
+    coordinator_multi_create(m, "/b", data, COORDINATOR_NODE_BYTES_MAX, ZNODE_PERSISTENT);
+    coordinator_multi_send(c, &m, caller_begin(&k));
+    ck_assert_int_eq(caller_end(&k)->err, -BROOK_E_NODE_TOO_LARGE);
+    coordinator_create(c, "/largest", data, COORDINATOR_NODE_BYTES_MAX, ZNODE_PERSISTENT, caller_begin(&k));
+    ck_assert_int_eq(caller_end(&k)->err, 0);
+    ck_assert_uint_eq(k.events_count, 1);
+    free(data);
+    end(&k, c);
+}
+END_TEST
+
+START_TEST(a_bad_op_at_any_place_of_a_multi_is_answered_once)
+{
+    struct caller k;
+    struct coordinator *c = begin(&k, "/badop");
+    coordinator_create(c, "/s", NULL, 0, ZNODE_PERSISTENT, caller_begin(&k));
+    ck_assert_int_eq(caller_end(&k)->err, 0);
+    for (int place = 0; place < 4; place++)
+        for (int kind = 0; kind < 3; kind++) {
+            struct coordinator_multi *m = coordinator_multi_new();
+            for (int i = 0; i < 4; i++)
+                if (i != place)
+                    coordinator_multi_set(m, "/s", "x", 1, -1);
+                else if (kind == 0)
+                    coordinator_multi_set(m, "no/path", "x", 1, -1);
+                else if (kind == 1)
+                    coordinator_multi_check(m, "/s", 1000000);
+                else
+                    coordinator_multi_delete(m, "/absent", -1);
+            coordinator_multi_send(c, &m, caller_begin(&k));
+            static const int errors[] = {-BROOK_E_INVALID, -BROOK_E_BAD_VERSION, -BROOK_E_NO_NODE};
+            ck_assert_int_eq(caller_end(&k)->err, errors[kind]);
+            ck_assert_uint_eq(k.got.failed_op, kind == 0 ? 0 : (size_t)place);
+            coordinator_sync(c, "/", caller_begin(&k));
+            caller_end(&k);
+            ck_assert_uint_eq(k.got.count, 1);
+        }
+    struct coordinator_multi *empty = coordinator_multi_new();
+    coordinator_multi_send(c, &empty, caller_begin(&k));
+    ck_assert_int_eq(caller_end(&k)->err, -BROOK_E_INVALID);
+    coordinator_get(c, "bad//path", caller_begin(&k));
+    ck_assert_int_eq(caller_end(&k)->err, -BROOK_E_INVALID);
+    coordinator_create_path(c, "/bad/", NULL, 0, caller_begin(&k));
+    ck_assert_int_eq(caller_end(&k)->err, -BROOK_E_INVALID);
+    end(&k, c);
+}
+END_TEST
+
+/* Many more than may be in flight, among them urgent ones, which overtake. */
+START_TEST(a_burst_is_queued_and_the_urgent_overtake)
+{
+    enum { BURST = 20000 };
+    struct caller k;
+    struct coordinator *c = begin(&k, "/many");
+    struct got *got = calloc(1, sizeof *got), *urgent = calloc(1, sizeof *urgent);
+    struct coordinator_call call = {.inbox = &k.inbox, .callback = got_copy, .arg = got};
+    for (int i = 0; i < BURST; i++)
+        coordinator_exists(c, "/", call);
+    call.arg = urgent;
+    call.urgent = true;
+    coordinator_exists(c, "/", call);
+    while (!urgent->count)
+        caller_idle(&k, 1);
+    ck_assert_uint_lt(got->count, BURST);
+    while (got->count < BURST)
+        caller_idle(&k, 5);
+    ck_assert_int_eq(got->err, 0);
+    ck_assert_uint_eq(k.events_count, 1);
+    free(got);
+    free(urgent);
+    end(&k, c);
+}
+END_TEST
+
+START_TEST(calls_after_a_stop_are_answered_too)
+{
+    struct caller k;
+    struct got late = {0}, stat = {0};
+    struct coordinator *c = begin(&k, "/stop");
+    struct coordinator_call call = {.inbox = &k.inbox, .callback = got_copy, .arg = &late};
+    coordinator_stop(c, false, 3000);
+    coordinator_get(c, "/", call);
+    struct observation *o = coordinator_observe(c, OBSERVE_DATA, "/", 0, &k.inbox, got_copy, &stat);
+    coordinator_create_path(c, "/a/b", NULL, 0, caller_begin(&k));
+    ck_assert_uint_eq(late.count, 0);
+    coordinator_free(c, false, 3000);
+    ck_assert_int_eq(caller_end(&k)->err, -BROOK_E_CLOSED);
+    ck_assert_int_eq(late.err, -BROOK_E_CLOSED);
+    observation_free(o);
+    caller_done(&k);
+}
+END_TEST
+
 START_TEST(lease_counts_from_sending)
 {
     struct caller k;
@@ -170,6 +287,10 @@ int main(void)
         SUITE_TEST(sequential_nodes_tell_their_name_without_chroot),
         SUITE_TEST(create_path_makes_what_is_missing_above),
         SUITE_TEST(multi_is_all_or_nothing),
+        SUITE_TEST(a_request_that_is_too_large_fails_alone),
+        SUITE_TEST(a_bad_op_at_any_place_of_a_multi_is_answered_once),
+        SUITE_TEST(a_burst_is_queued_and_the_urgent_overtake),
+        SUITE_TEST(calls_after_a_stop_are_answered_too),
         SUITE_TEST(lease_counts_from_sending),
     };
     zk = zookeeper_start(NULL);

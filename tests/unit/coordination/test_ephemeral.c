@@ -173,7 +173,8 @@ START_TEST(a_claim_whose_reply_is_lost_finds_that_it_won)
         fake_zookeeper_put(fake, "/epoch", "");
         caller_init(&k);
         struct coordinator *c = caller_connect(&k, fake_zookeeper_connect(fake, ""), 2000, NULL);
-        fake_zookeeper_script(fake, (struct fake_rule){.op = FAKE_MULTI, .apply = apply, .answer = FAKE_CLOSE});
+        fake_zookeeper_script(fake,
+                              (struct fake_rule){.op = FAKE_MULTI, .apply = apply, .answer = FAKE_CLOSE});
         struct coordinator_multi *m = coordinator_multi_new();
         coordinator_multi_set(m, "/epoch", "", 0, 0);
         coordinator_multi_create(m, "/id", "me", 2, ZNODE_EPHEMERAL);
@@ -228,7 +229,8 @@ START_TEST(a_living_stranger_is_waited_for_and_then_named)
     char id[32];
     caller_init(&k);
     caller_init(&stranger);
-    struct coordinator *other = caller_connect(&stranger, zookeeper_connect(zk, "/stranger"), TIMEOUT_MS, NULL);
+    struct coordinator *other =
+        caller_connect(&stranger, zookeeper_connect(zk, "/stranger"), TIMEOUT_MS, NULL);
     struct coordinator *c = caller_connect(&k, zookeeper_connect(zk, "/stranger"), TIMEOUT_MS, NULL);
     ck_assert_int_eq(claim(&stranger, other, "/id", 0)->err, 0);
     int64_t before = clock_boot_ms();
@@ -238,8 +240,8 @@ START_TEST(a_living_stranger_is_waited_for_and_then_named)
     ck_assert_int_eq(caller_end(&k)->err, -BROOK_E_NODE_EXISTS);
     ck_assert(clock_boot_ms() - before >= 500);
     snprintf(id, sizeof id, "0x%llx", (unsigned long long)coordinator_session_id(other));
-    ck_assert_msg(strstr(k.got.path, "broker id 3") && strstr(k.got.path, id) && strstr(k.got.path, "\"me\""), "%s",
-                  k.got.path);
+    ck_assert_msg(strstr(k.got.path, "broker id 3") && strstr(k.got.path, id) && strstr(k.got.path, "\"me\""),
+                  "%s", k.got.path);
     coordinator_wait_gone(c, "/id", 300, caller_begin(&k));
     ck_assert_int_eq(caller_end(&k)->err, -BROOK_E_NODE_EXISTS);
     ck_assert_str_eq(k.got.data, "{\"host\":\"me\"}");
@@ -295,7 +297,10 @@ START_TEST(ephemeral_bytes_of_a_session_have_a_budget)
     }
     ck_assert_int_eq(err, -BROOK_E_TOO_MANY);
     ck_assert_int_eq(count - 1, COORDINATOR_EPHEMERAL_PATH_BYTES_MAX / 250);
-    coordinator_delete(c, "/" "x", -1, caller_begin(&k));
+    coordinator_delete(c,
+                       "/"
+                       "x",
+                       -1, caller_begin(&k));
     caller_end(&k);
     snprintf(path, sizeof path, "/%0249d", 0);
     coordinator_delete(c, path, -1, caller_begin(&k));

@@ -31,10 +31,27 @@ static void wait_for(struct caller *k, const struct got *got, int err, const cha
                      brook_error_name(got->err), got->data);
 }
 
+struct many {
+    const struct got *got;
+    unsigned count;
+};
+
+static bool came_so_often(void *arg)
+{
+    const struct many *m = arg;
+    return m->got->count >= m->count;
+}
+
 static void set(struct caller *k, struct coordinator *c, const char *path, const char *data)
 {
     coordinator_set(c, path, data, strlen(data), -1, caller_begin(k));
     ck_assert_int_eq(caller_end(k)->err, 0);
+}
+
+static bool has_only_m(void *arg)
+{
+    const struct got *got = arg;
+    return got->err == 0 && got->children_count == 1 && strcmp(got->children[0], "m") == 0;
 }
 
 START_TEST(data_is_followed_from_absent_to_gone_and_back)
@@ -75,11 +92,8 @@ START_TEST(children_are_followed_also_of_what_does_not_exist_yet)
     coordinator_create(c, "/d", NULL, 0, ZNODE_PERSISTENT, caller_begin(&k));
     wait_for(&k, &got, 0, NULL);
     ck_assert_uint_eq(got.children_count, 0);
-    got.count = 0;
-    coordinator_create(c, "/d/a", NULL, 0, ZNODE_EPHEMERAL, caller_begin(&k));
-    wait_for(&k, &got, 0, NULL);
-    ck_assert_uint_eq(got.children_count, 1);
-    ck_assert_str_eq(got.children[0], "a");
+    coordinator_create(c, "/d/m", NULL, 0, ZNODE_EPHEMERAL, caller_begin(&k));
+    ck_assert(caller_wait(&k, has_only_m, &got, CALLER_TIMEOUT_MS));
     observation_free(o);
     coordinator_free(c, false, 3000);
     caller_done(&k);
@@ -100,16 +114,16 @@ START_TEST(equal_states_come_once_unless_poked)
     unsigned reads = fake_zookeeper_count(fake, FAKE_GET);
     fake_zookeeper_cut(fake);
     caller_wait_event(&k, COORDINATOR_CONNECTED, 1);
-    caller_idle(&k, 100);
+    coordinator_sync(c, "/", caller_begin(&k));
+    ck_assert_int_eq(caller_end(&k)->err, 0);
     ck_assert_uint_gt(fake_zookeeper_count(fake, FAKE_GET), reads);
     ck_assert_uint_eq(got.count, 1);
     observation_poke(o);
-    caller_idle(&k, 100);
-    ck_assert_uint_eq(got.count, 2);
+    ck_assert(caller_wait(&k, came_so_often, &(struct many){&got, 2}, CALLER_TIMEOUT_MS));
     /* A new session always delivers. */
     fake_zookeeper_expire(fake);
     caller_wait_event(&k, COORDINATOR_EXPIRED, 0);
-    caller_idle(&k, 300);
+    ck_assert(caller_wait(&k, came_so_often, &(struct many){&got, 3}, CALLER_TIMEOUT_MS));
     ck_assert_uint_eq(got.count, 3);
     ck_assert_uint_eq(got.generation, 2);
     observation_free(o);
@@ -153,7 +167,8 @@ START_TEST(final_view_is_the_final_value_after_a_thousand_flips)
     struct coordinator *w = caller_connect(&writer, zookeeper_connect(zk, "/flip"), 4000, NULL);
     struct coordinator *r = caller_connect(&reader, connect, 4000, NULL);
     struct observation *o = coordinator_observe(r, OBSERVE_DATA, "/n", 0, &reader.inbox, got_copy, &got);
-    struct observation *d = coordinator_observe(r, OBSERVE_CHILDREN, "/", 0, &reader.inbox, got_copy, &children);
+    struct observation *d =
+        coordinator_observe(r, OBSERVE_CHILDREN, "/", 0, &reader.inbox, got_copy, &children);
     for (int i = 0; i < 1000; i++) {
         snprintf(text, sizeof text, "%d", i);
         if (i % 2 == 0)
@@ -170,13 +185,9 @@ START_TEST(final_view_is_the_final_value_after_a_thousand_flips)
         if (i % 100 == 99)
             wait_for(&reader, &got, -BROOK_E_NO_NODE, NULL);
     }
-    children.count = 0;
-    caller_idle(&reader, 200);
     coordinator_create(w, "/m", NULL, 0, ZNODE_PERSISTENT, caller_begin(&writer));
     ck_assert_int_eq(caller_end(&writer)->err, 0);
-    wait_for(&reader, &children, 0, NULL);
-    ck_assert_uint_eq(children.children_count, 1);
-    ck_assert_str_eq(children.children[0], "m");
+    ck_assert(caller_wait(&reader, has_only_m, &children, CALLER_TIMEOUT_MS));
     observation_free(o);
     observation_free(d);
     coordinator_free(r, false, 3000);

@@ -69,7 +69,8 @@ START_TEST(writes_that_lose_their_link_are_unknown_whether_applied_or_not)
         for (size_t l = 0; l < sizeof losses / sizeof losses[0]; l++)
             for (int apply = 0; apply < 2; apply++) {
                 begin();
-                fake_zookeeper_script(fake, (struct fake_rule){.op = ops[o], .apply = apply, .answer = losses[l]});
+                fake_zookeeper_script(fake,
+                                      (struct fake_rule){.op = ops[o], .apply = apply, .answer = losses[l]});
                 int err = write_once(ops[o]);
                 ck_assert_msg(err == -BROOK_E_OUTCOME_UNKNOWN || err == -BROOK_E_SESSION_EXPIRED,
                               "op %d loss %d apply %d: %s", (int)ops[o], (int)losses[l], apply,

@@ -1,4 +1,5 @@
 /* Keeping a session: lists of servers, resolvers, hanging and confused servers, expiry, stopping. */
+#include "coordination/ephemeral.h"
 #include "proto/base/clock.h"
 #include "proto/base/diag.h"
 #include "tests/support/caller.h"
@@ -10,6 +11,7 @@
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <netdb.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +21,8 @@
 
 static struct zookeeper *zk;
 
-/* ---- a resolver that can be told what to do; it stands in for the system's in this whole program -------- */
+/* ---- a resolver that can be told what to do; it stands in for the system's in this whole program --------
+ */
 
 static _Atomic int resolver_fails;    /* so many questions about names fail, then they work */
 static _Atomic int resolver_sleep_ms; /* before any answer */
@@ -83,7 +86,7 @@ START_TEST(numeric_addresses_never_depend_on_the_resolver)
         caller_idle(&k, 100);
         int64_t before = clock_boot_ms();
         sync_once(&k, c);
-        ck_assert_int_lt(clock_boot_ms() - before, 200);
+        ck_assert_int_lt(clock_boot_ms() - before, 1000);
         ck_assert(coordinator_lease_until_ns(c) > clock_boot_ns());
     }
     ck_assert_int_eq(atomic_load(&resolver_asked), asked);
@@ -155,7 +158,7 @@ START_TEST(stopping_does_not_wait_for_the_resolver)
     atomic_store(&resolver_sleep_ms, 3000);
     struct coordinator *c = start(&k, "zk.test:1", 2000);
     coordinator_get(c, "/", caller_begin(&k));
-    ck_assert_int_lt(timed_free(c, false, 1000), 500);
+    ck_assert_int_lt(timed_free(c, false, 2500), 1500);
     inbox_drain(&k.inbox);
     ck_assert_int_eq(k.got.err, -BROOK_E_CLOSED);
     caller_done(&k);
@@ -211,8 +214,8 @@ START_TEST(one_living_server_among_six_is_found_from_every_place)
             struct caller k;
             char connect[256] = "";
             for (int i = 0; i < count; i++)
-                snprintf(connect + strlen(connect), sizeof connect - strlen(connect), "%s127.0.0.1:%d", i ? "," : "",
-                         i == place ? tcp_proxy_port(proxy) : zookeeper_free_port());
+                snprintf(connect + strlen(connect), sizeof connect - strlen(connect), "%s127.0.0.1:%d",
+                         i ? "," : "", i == place ? tcp_proxy_port(proxy) : zookeeper_free_port());
             caller_init(&k);
             struct coordinator *c = caller_connect(&k, connect, 2000, NULL);
             uint64_t accepted = tcp_proxy_accepted(proxy);
@@ -351,27 +354,30 @@ START_TEST(stopping_is_bounded_while_the_server_hangs)
 {
     static const int bounds_ms[] = {100, 1000};
     for (int keep = 0; keep < 2; keep++)
-        for (size_t i = 0; i < 2; i++) {
-            struct caller k;
-            caller_init(&k);
-            struct coordinator *c = caller_connect(&k, zookeeper_connect(zk, ""), 4000, NULL);
-            sync_once(&k, c);
-            zookeeper_pause(zk);
-            coordinator_set(c, "/", "x", 1, -1, caller_begin(&k));
-            int64_t took = timed_free(c, keep, bounds_ms[i]);
-            zookeeper_continue(zk);
-            ck_assert_msg(took <= bounds_ms[i] + 150, "took %lld ms of %d", (long long)took, bounds_ms[i]);
-            inbox_drain(&k.inbox);
-            ck_assert_int_eq(k.got.err, -BROOK_E_CLOSED);
-            caller_done(&k);
-        }
+        for (int busy = 0; busy < 2; busy++)
+            for (size_t i = 0; i < 2; i++) {
+                struct caller k;
+                caller_init(&k);
+                struct coordinator *c = caller_connect(&k, zookeeper_connect(zk, ""), 20000, NULL);
+                sync_once(&k, c);
+                zookeeper_pause(zk);
+                if (busy)
+                    coordinator_set(c, "/", "x", 1, -1, caller_begin(&k));
+                int64_t took = timed_free(c, keep, bounds_ms[i]);
+                zookeeper_continue(zk);
+                ck_assert_msg(took <= bounds_ms[i] + 400, "took %lld ms of %d", (long long)took,
+                              bounds_ms[i]);
+                inbox_drain(&k.inbox);
+                ck_assert_int_eq(k.got.err, busy ? -BROOK_E_CLOSED : 0);
+                caller_done(&k);
+            }
 }
 END_TEST
 
 START_TEST(stopping_closes_the_session_even_under_load)
 {
     struct caller k, other;
-    struct got got[300] = {0};
+    static struct got got;
     caller_init(&k);
     caller_init(&other);
     struct coordinator *watcher = caller_connect(&other, zookeeper_connect(zk, "/load"), 10000, NULL);
@@ -379,9 +385,13 @@ START_TEST(stopping_closes_the_session_even_under_load)
         struct coordinator *c = caller_connect(&k, zookeeper_connect(zk, "/load"), 10000, NULL);
         coordinator_create(c, "/e", NULL, 0, ZNODE_EPHEMERAL, caller_begin(&k));
         ck_assert_int_eq(caller_end(&k)->err, 0);
-        for (size_t i = 0; i < 300; i++)
+        for (size_t i = 0; i < 800; i++)
             coordinator_get(c, "/e",
-                            (struct coordinator_call){.inbox = &k.inbox, .callback = got_copy, .arg = &got[i]});
+                            (struct coordinator_call){.inbox = &k.inbox, .callback = got_copy, .arg = &got});
+        /* Until the first replies show that they are on their way. */
+        got.count = 0;
+        while (!got.count)
+            caller_idle(&k, 1);
         ck_assert_int_lt(timed_free(c, false, 3000), 1000);
         coordinator_exists(watcher, "/e", caller_begin(&other));
         ck_assert_int_eq(caller_end(&other)->err, -BROOK_E_NO_NODE);
@@ -403,13 +413,15 @@ START_TEST(sessions_expire_again_and_again_without_leaks)
     caller_init(&k);
     struct coordinator *c = caller_connect(&k, fake_zookeeper_connect(fake, ""), 2000, NULL);
     struct observation *o = coordinator_observe(c, OBSERVE_DATA, "/n", 0, &k.inbox, got_copy, &data);
-    struct observation *p = coordinator_observe(c, OBSERVE_CHILDREN, "/absent", 0, &k.inbox, got_copy, &children);
-    for (uint64_t i = 1; i <= 100; i++) {
+    struct observation *p =
+        coordinator_observe(c, OBSERVE_CHILDREN, "/absent", 0, &k.inbox, got_copy, &children);
+    for (uint64_t i = 1; i <= 60; i++) {
         k.events_count = 0;
         fake_zookeeper_script(fake, (struct fake_rule){.op = FAKE_SET, .answer = FAKE_EXPIRE});
         coordinator_set(c, "/n", "y", 1, -1, caller_begin(&k));
         int err = caller_end(&k)->err;
-        ck_assert_msg(err == -BROOK_E_OUTCOME_UNKNOWN || err == -BROOK_E_SESSION_EXPIRED, "%s", brook_error_name(err));
+        ck_assert_msg(err == -BROOK_E_OUTCOME_UNKNOWN || err == -BROOK_E_SESSION_EXPIRED, "%s",
+                      brook_error_name(err));
         size_t at = caller_wait_event(&k, COORDINATOR_EXPIRED, 0);
         ck_assert_uint_eq(k.events[at].generation, i);
         at = caller_wait_event(&k, COORDINATOR_CONNECTED, at);
@@ -433,7 +445,7 @@ START_TEST(links_are_lost_hundreds_of_times_without_leaks)
     caller_init(&k);
     struct coordinator *c = caller_connect(&k, fake_zookeeper_connect(fake, ""), 300, NULL);
     struct observation *o = coordinator_observe(c, OBSERVE_DATA, "/n", 0, &k.inbox, got_copy, &data);
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 100; i++) {
         k.events_count = 0;
         fake_zookeeper_cut(fake);
         caller_wait_event(&k, COORDINATOR_CONNECTED, 0);
@@ -442,6 +454,125 @@ START_TEST(links_are_lost_hundreds_of_times_without_leaks)
     observation_free(o);
     coordinator_free(c, false, 3000);
     caller_done(&k);
+    fake_zookeeper_stop(fake);
+}
+END_TEST
+
+/* Writes in flight meet a cut at any moment, also within the library's sending: one reply each, and the
+ * node's version lies between those that succeeded and those that may have. */
+START_TEST(writes_meet_cuts_and_every_one_is_answered_once)
+{
+    enum { ROUNDS = 60, WRITES = 40 };
+    static struct got got[WRITES];
+    struct caller k;
+    char connect[64];
+    uint64_t seed = suite_seed();
+    int done = 0, open = 0;
+    struct tcp_proxy *proxy = tcp_proxy_start(zookeeper_port(zk));
+    snprintf(connect, sizeof connect, "127.0.0.1:%d/cuts", tcp_proxy_port(proxy));
+    caller_init(&k);
+    struct coordinator *c = caller_connect(&k, connect, 2000, NULL);
+    coordinator_create(c, "/n", NULL, 0, ZNODE_PERSISTENT, caller_begin(&k));
+    ck_assert_int_eq(caller_end(&k)->err, 0);
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t cut = suite_random_below(&seed, WRITES);
+        k.events_count = 0;
+        memset(got, 0, sizeof got);
+        for (size_t i = 0; i < WRITES; i++) {
+            coordinator_set(
+                c, "/n", "x", 1, -1,
+                (struct coordinator_call){.inbox = &k.inbox, .callback = got_copy, .arg = &got[i]});
+            if (i == cut)
+                tcp_proxy_cut(proxy);
+            if (suite_random_below(&seed, 4) == 0)
+                caller_idle(&k, 0);
+        }
+        sync_once(&k, c);
+        for (size_t i = 0; i < WRITES; i++) {
+            ck_assert_uint_eq(got[i].count, 1);
+            ck_assert_msg(got[i].err == 0 || got[i].err == -BROOK_E_OUTCOME_UNKNOWN, "%s",
+                          brook_error_name(got[i].err));
+            done += got[i].err == 0;
+            open += got[i].err != 0;
+        }
+    }
+    coordinator_exists(c, "/n", caller_begin(&k));
+    ck_assert_int_eq(caller_end(&k)->err, 0);
+    ck_assert_int_ge(k.got.stat.version, done);
+    ck_assert_int_le(k.got.stat.version, done + open);
+    ck_assert_uint_eq(coordinator_generation(c), 1);
+    ck_assert_int_gt(open, 0);
+    coordinator_free(c, false, 3000);
+    caller_done(&k);
+    tcp_proxy_stop(proxy);
+}
+END_TEST
+
+static void *expire_at_random(void *arg)
+{
+    struct fake_zookeeper *fake = arg;
+    uint64_t seed = suite_seed();
+    for (int i = 0; i < 40; i++) {
+        usleep((useconds_t)suite_random_below(&seed, 3000));
+        if (suite_random_below(&seed, 2))
+            fake_zookeeper_expire(fake);
+        else
+            fake_zookeeper_cut(fake);
+    }
+    return NULL;
+}
+
+/* Stops arrive at any moment of connecting, losing, expiring, claiming, observing. */
+START_TEST(stopping_at_any_moment_answers_all_and_leaves_nothing)
+{
+    struct fake_zookeeper *fake = fake_zookeeper_start();
+    uint64_t seed = suite_seed();
+    fake_zookeeper_put(fake, "/n", "x");
+    for (int round = 0; round < 60; round++) {
+        pthread_t thread;
+        struct caller k;
+        struct got seen = {0}, got[6] = {0};
+        caller_init(&k);
+        pthread_create(&thread, NULL, expire_at_random, fake);
+        struct coordinator *c = start(&k, fake_zookeeper_connect(fake, round % 2 ? "/deep/down" : ""), 500);
+        struct observation *o = coordinator_observe(c, OBSERVE_DATA, "/n", 5, &k.inbox, got_copy, &seen);
+        struct coordinator_call call = {.inbox = &k.inbox, .callback = got_copy};
+        for (size_t i = 0; i < 6; i++) {
+            call.arg = &got[i];
+            switch (i) {
+            case 0:
+                coordinator_create_path(c, "/a/b/c", NULL, 0, call);
+                break;
+            case 1:
+                ephemeral_claim_node(c, "/e", NULL, 0, -1, call);
+                break;
+            case 2:
+                coordinator_wait_gone(c, "/n", 10000, call);
+                break;
+            case 3:
+                coordinator_delete_own(c, "/e", call);
+                break;
+            case 4:
+                coordinator_set(c, "/n", "y", 1, -1, call);
+                break;
+            default:
+                coordinator_get(c, "/n", call);
+                break;
+            }
+            caller_idle(&k, (int)suite_random_below(&seed, 12));
+        }
+        if (round % 3 == 0)
+            observation_free(o);
+        ck_assert_int_lt(timed_free(c, round % 5 == 0, 1000), 1300);
+        while (inbox_drain(&k.inbox))
+            ;
+        for (size_t i = 0; i < 6; i++)
+            ck_assert_uint_eq(got[i].count, 1);
+        if (round % 3 != 0)
+            observation_free(o);
+        caller_done(&k);
+        pthread_join(thread, NULL);
+    }
     fake_zookeeper_stop(fake);
 }
 END_TEST
@@ -591,6 +722,8 @@ int main(void)
         SUITE_TEST(stopping_closes_the_session_even_under_load),
         SUITE_TEST_SLOW(sessions_expire_again_and_again_without_leaks, 60),
         SUITE_TEST_SLOW(links_are_lost_hundreds_of_times_without_leaks, 60),
+        SUITE_TEST_SLOW(writes_meet_cuts_and_every_one_is_answered_once, 60),
+        SUITE_TEST_SLOW(stopping_at_any_moment_answers_all_and_leaves_nothing, 60),
         SUITE_TEST_SLOW(terminal_states_of_a_handle_are_not_ours, 60),
         SUITE_TEST(exhausted_descriptors_are_waited_for),
         SUITE_TEST(the_chroot_is_made_level_by_level),

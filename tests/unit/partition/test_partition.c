@@ -125,6 +125,37 @@ START_TEST(what_is_queued_is_written_in_one_call)
 }
 END_TEST
 
+#define MANY ((PARTITION_DRAIN_ROUNDS_MAX + 1) * PARTITION_DRAIN_BATCHES_MAX)
+
+START_TEST(a_loop_that_has_done_its_share_hands_the_rest_to_the_loop_that_waits)
+{
+    faulty_reset();
+    struct partition *p = make_leader("share");
+    struct inbox mine, other;
+    inbox_init(&mine);
+    inbox_init(&other);
+    append_one(p, &mine);
+    static struct produce q[MANY];
+    for (int i = 0; i < MANY; i++) {
+        produce_init(&q[i], &other, 1, false);
+        partition_enqueue(p, &q[i].append);
+    }
+    partition_drain(p, &mine);
+    ck_assert_int_eq(log_end_offset(partition_log(p)), 1 + MANY - PARTITION_DRAIN_BATCHES_MAX);
+    inbox_drain(&other); /* answers, and the wish to go on */
+    inbox_drain(&other);
+    ck_assert_int_eq(log_end_offset(partition_log(p)), 1 + MANY);
+    for (int i = 0; i < MANY; i++) {
+        ck_assert_int_eq(q[i].answers, 1);
+        ck_assert_int_eq(q[i].append.base_offset, 1 + i);
+        batches_free(&q[i].batch);
+    }
+    partition_unref(p);
+    inbox_done(&mine);
+    inbox_done(&other);
+}
+END_TEST
+
 START_TEST(nobody_writes_who_does_not_lead)
 {
     struct partition *p = make("follower");
@@ -383,14 +414,15 @@ static void loop_answer(struct partition_append *a)
 {
     struct produce *q = CONTAINER_OF(a, struct produce, append);
     q->answers++;
-    (*(int *)(void *)((char *)q->append.inbox - offsetof(struct loop, inbox) + offsetof(struct loop, answered)))++;
+    (*(int *)(void *)((char *)q->append.inbox - offsetof(struct loop, inbox) +
+                      offsetof(struct loop, answered)))++;
 }
 
 /* Produces in flights of up to eight, and waits for them as a loop does: on its inbox. */
 static void *run_loop(void *arg)
 {
     struct loop *l = arg;
-    int sent = 0;
+    int sent = 0, waits = 0;
     while (l->answered < PRODUCES) {
         while (sent < PRODUCES && sent - l->answered < 8) {
             produce_init(&l->produces[sent], &l->inbox, 1, sent % 3 == 0);
@@ -398,11 +430,11 @@ static void *run_loop(void *arg)
             partition_enqueue(l->partition, &l->produces[sent++].append);
         }
         partition_drain(l->partition, &l->inbox);
-        if (!l->reader.waiter.previous && !l->reader.waiter.posted) {
+        if (l->reader.wakes == waits) { /* it is not registered: once more */
             struct partition_marks m;
             partition_marks(l->partition, &m);
             l->reader.waiter.offset = m.high_watermark;
-            partition_wait(l->partition, &l->reader.waiter);
+            waits += partition_wait(l->partition, &l->reader.waiter);
         }
         if (l->answered < sent) {
             struct pollfd fd = {.fd = inbox_fd(&l->inbox), .events = POLLIN};
@@ -482,10 +514,13 @@ START_TEST(a_deleted_partition_frees_its_name_at_once_and_its_files_at_last)
 END_TEST
 
 SUITE_MAIN("partition/partition", SUITE_TEST(appends_of_the_own_loop_are_answered_inside_drain),
-           SUITE_TEST(what_is_queued_is_written_in_one_call), SUITE_TEST(nobody_writes_who_does_not_lead),
+           SUITE_TEST(what_is_queued_is_written_in_one_call),
+           SUITE_TEST(a_loop_that_has_done_its_share_hands_the_rest_to_the_loop_that_waits),
+           SUITE_TEST(nobody_writes_who_does_not_lead),
            SUITE_TEST(a_failed_write_answers_all_of_its_appends_and_the_next_one_works),
            SUITE_TEST(a_waiter_is_woken_once_and_only_when_there_is_something),
-           SUITE_TEST(a_waiter_that_was_taken_back_is_not_woken), SUITE_TEST(waiters_learn_that_leading_ended),
+           SUITE_TEST(a_waiter_that_was_taken_back_is_not_woken),
+           SUITE_TEST(waiters_learn_that_leading_ended),
            SUITE_TEST(a_cancelled_append_is_answered_once_and_never_written),
            SUITE_TEST(a_stalled_append_delays_no_reader_and_no_other_loop),
            SUITE_TEST_SLOW(many_loops_append_and_every_offset_is_given_once, 60),

@@ -37,13 +37,13 @@ static int produced(const struct sample *s)
 }
 
 /* What a producer would get for the sample with its header changed by `change`, the checksum right. */
-#define PRODUCED_WITH(change) \
-    __extension__({ \
-        struct sample s_ = sample(GOLDEN_IDEMPOTENT); \
-        struct batch_header *h = &s_.header; \
-        change; \
-        batch_write_header(s_.bytes, h); \
-        produced(&s_); \
+#define PRODUCED_WITH(change)                                                                                \
+    __extension__({                                                                                          \
+        struct sample s_ = sample(GOLDEN_IDEMPOTENT);                                                        \
+        struct batch_header *h = &s_.header;                                                                 \
+        change;                                                                                              \
+        batch_write_header(s_.bytes, h);                                                                     \
+        produced(&s_);                                                                                       \
     })
 
 START_TEST(header_is_read_field_by_field)
@@ -174,11 +174,14 @@ START_TEST(counts_that_contradict_are_refused)
     ck_assert_int_eq(PRODUCED_WITH(h->records_count = 2), -BROOK_E_BAD_BATCH);
     /* 9 bytes can not hold two records, unless they are compressed. */
     ck_assert_int_eq(PRODUCED_WITH(h->records_count = 2; h->last_offset_delta = 1), -BROOK_E_BAD_BATCH);
-    ck_assert_int_eq(PRODUCED_WITH(h->records_count = 2; h->last_offset_delta = 1; h->attributes = CODEC_ZSTD), 0);
-    ck_assert_int_eq(PRODUCED_WITH(h->records_count = BATCH_RECORDS_MAX; h->last_offset_delta = BATCH_RECORDS_MAX - 1;
-                                   h->attributes = CODEC_ZSTD), 0);
-    ck_assert_int_eq(PRODUCED_WITH(h->records_count = BATCH_RECORDS_MAX + 1; h->last_offset_delta = BATCH_RECORDS_MAX;
-                                   h->attributes = CODEC_ZSTD), -BROOK_E_BAD_BATCH);
+    ck_assert_int_eq(
+        PRODUCED_WITH(h->records_count = 2; h->last_offset_delta = 1; h->attributes = CODEC_ZSTD), 0);
+    ck_assert_int_eq(PRODUCED_WITH(h->records_count = BATCH_RECORDS_MAX;
+                                   h->last_offset_delta = BATCH_RECORDS_MAX - 1; h->attributes = CODEC_ZSTD),
+                     0);
+    ck_assert_int_eq(PRODUCED_WITH(h->records_count = BATCH_RECORDS_MAX + 1;
+                                   h->last_offset_delta = BATCH_RECORDS_MAX; h->attributes = CODEC_ZSTD),
+                     -BROOK_E_BAD_BATCH);
 }
 END_TEST
 
@@ -197,7 +200,8 @@ START_TEST(batch_larger_than_allowed_is_refused_before_its_bytes_are_read)
     struct sample s = sample(GOLDEN_PLAIN);
     struct batch_header h;
     ck_assert_int_eq(batch_check_produced(s.bytes, s.count, s.count, &h, NULL), 0);
-    ck_assert_int_eq(batch_check_produced(s.bytes, s.count, s.count - 1, &h, NULL), -BROOK_E_MESSAGE_TOO_LARGE);
+    ck_assert_int_eq(batch_check_produced(s.bytes, s.count, s.count - 1, &h, NULL),
+                     -BROOK_E_MESSAGE_TOO_LARGE);
     ck_assert_int_eq(batch_check_produced(s.bytes, 61, s.count - 1, &h, NULL), -BROOK_E_MESSAGE_TOO_LARGE);
 }
 END_TEST
@@ -219,8 +223,8 @@ START_TEST(every_changed_byte_is_noticed)
 }
 END_TEST
 
-SUITE_MAIN("record/batch", SUITE_TEST(header_is_read_field_by_field), SUITE_TEST(every_truncation_asks_for_more),
-           SUITE_TEST(bytes_that_are_no_batch_are_refused),
+SUITE_MAIN("record/batch", SUITE_TEST(header_is_read_field_by_field),
+           SUITE_TEST(every_truncation_asks_for_more), SUITE_TEST(bytes_that_are_no_batch_are_refused),
            SUITE_TEST(old_formats_are_named_so_even_when_shorter_than_a_header),
            SUITE_TEST(offsets_beyond_64_bits_are_refused), SUITE_TEST(patch_leaves_the_checksum_right),
            SUITE_TEST(good_batches_may_be_produced), SUITE_TEST(attributes_that_are_the_brokers_are_refused),

@@ -177,11 +177,13 @@ START_TEST(compressing_into_too_little_room_fails_and_may_be_tried_again)
     ck_assert_int_eq(batch_writer_add(&w, &(struct record_view){.value = value, .value_bytes = 5000}), 0);
     for (int id = CODEC_NONE; id <= CODEC_ZSTD; id++) {
         for (size_t room = 0; room <= 63; room++)
-            ck_assert_int_eq(batch_writer_finish_compressed(&w, codec, (enum codec_id)id, -1, -1, -1, packed,
-                                                            room, &n), -BROOK_E_AGAIN);
+            ck_assert_int_eq(
+                batch_writer_finish_compressed(&w, codec, (enum codec_id)id, -1, -1, -1, packed, room, &n),
+                -BROOK_E_AGAIN);
         ck_assert_uint_eq(n, 1);
-        ck_assert_int_eq(batch_writer_finish_compressed(&w, codec, (enum codec_id)id, 1, 2, 3, packed,
-                                                        sizeof packed, &n), 0);
+        ck_assert_int_eq(
+            batch_writer_finish_compressed(&w, codec, (enum codec_id)id, 1, 2, 3, packed, sizeof packed, &n),
+            0);
         struct batch_header h;
         ck_assert_int_eq(batch_check_produced(packed, n, n, &h, NULL), 0);
         ck_assert_int_eq(h.attributes, id);
@@ -193,7 +195,9 @@ START_TEST(compressing_into_too_little_room_fails_and_may_be_tried_again)
 END_TEST
 
 SUITE_MAIN("record/batch_writer", SUITE_TEST(records_of_every_size_are_whole),
-           SUITE_TEST(bound_holds_for_many_headers), SUITE_TEST(record_without_room_leaves_the_batch_as_it_was), SUITE_TEST(absurd_lengths_fit_nowhere),
+           SUITE_TEST(bound_holds_for_many_headers),
+           SUITE_TEST(record_without_room_leaves_the_batch_as_it_was), SUITE_TEST(absurd_lengths_fit_nowhere),
            SUITE_TEST_SLOW(batch_takes_no_more_records_than_the_limit, 60),
-           SUITE_TEST(timestamps_are_the_first_and_the_largest), SUITE_TEST(finished_batch_names_its_producer),
+           SUITE_TEST(timestamps_are_the_first_and_the_largest),
+           SUITE_TEST(finished_batch_names_its_producer),
            SUITE_TEST(compressing_into_too_little_room_fails_and_may_be_tried_again))

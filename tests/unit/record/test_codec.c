@@ -19,7 +19,8 @@ static uint8_t *text(void)
     static uint8_t data[DATA_BYTES];
     if (data[0] == 0) {
         uint64_t state = 4711;
-        static const char *const words[] = {"offset", "leader", "record", "batch ", "\"id\":", "000000", "\n"};
+        static const char *const words[] = {"offset",  "leader", "record", "batch ",
+                                            "\"id\":", "000000", "\n"};
         for (size_t n = 0; n < sizeof data;) {
             const char *word = words[suite_random_below(&state, 7)];
             for (; *word && n < sizeof data; word++)
@@ -179,7 +180,8 @@ START_TEST(streams_one_behind_the_other_are_one)
         size_t total = 0, n;
         for (unsigned i = 1; i < sizeof cuts / sizeof cuts[0]; i++) {
             ck_assert_int_eq(codec_compress(codec, codec_id, text() + cuts[i - 1], cuts[i] - cuts[i - 1],
-                                            packed + total, sizeof packed - total, &n), 0);
+                                            packed + total, sizeof packed - total, &n),
+                             0);
             total += n;
         }
         assert_expands(codec, codec_id, packed, total, text(), DATA_BYTES);
@@ -204,8 +206,8 @@ START_TEST(results_lie_in_the_same_memory_from_call_to_call)
         for (int id = CODEC_NONE; id <= CODEC_ZSTD; id++) {
             size_t n, out;
             const void *data;
-            ck_assert_int_eq(codec_compress(codec, (enum codec_id)id, text(), DATA_BYTES, packed, sizeof packed,
-                                            &n), 0);
+            ck_assert_int_eq(
+                codec_compress(codec, (enum codec_id)id, text(), DATA_BYTES, packed, sizeof packed, &n), 0);
             ck_assert_int_eq(codec_expand(codec, (enum codec_id)id, packed, n, 1 << 20, &data, &out), 0);
             if (round == 1)
                 first = data;
@@ -329,8 +331,8 @@ END_TEST
 
 SUITE_MAIN("record/codec", SUITE_TEST(names_and_numbers_are_kafkas), SUITE_TEST(unknown_codecs_are_refused),
            SUITE_TEST(data_of_every_size_comes_back),
-           SUITE_TEST(less_room_than_needed_is_said_and_nothing_is_written_beyond), SUITE_TEST(limit_is_exact),
-           SUITE_TEST(streams_one_behind_the_other_are_one),
+           SUITE_TEST(less_room_than_needed_is_said_and_nothing_is_written_beyond),
+           SUITE_TEST(limit_is_exact), SUITE_TEST(streams_one_behind_the_other_are_one),
            SUITE_TEST(results_lie_in_the_same_memory_from_call_to_call), SUITE_TEST(gzip_is_zlibs),
            SUITE_TEST(lz4_frames_of_every_make_are_read), SUITE_TEST(zstd_frames_of_every_make_are_read),
            SUITE_TEST(eight_threads_do_not_disturb_each_other))

@@ -1,5 +1,5 @@
-/* What a peer may send instead of a compressed stream: pieces of one, changed ones, ones that lie about their size,
- * and little ones that expand without end. */
+/* What a peer may send instead of a compressed stream: pieces of one, changed ones, ones that lie about their
+ * size, and little ones that expand without end. */
 #include "tests/support/guard.h"
 #include "tests/support/suite.h"
 
@@ -15,7 +15,8 @@
 
 #define MIB ((size_t)1 << 20)
 
-static const char words[] = "{\"id\":1,\"name\":\"brook\",\"name\":\"river\"} {\"id\":2,\"name\":\"brook\"} {\"id\":3}";
+static const char words[] =
+    "{\"id\":1,\"name\":\"brook\",\"name\":\"river\"} {\"id\":2,\"name\":\"brook\"} {\"id\":3}";
 #define WORDS_BYTES (sizeof words - 1)
 
 static struct codec *new_codec(void)
@@ -63,8 +64,8 @@ START_TEST(every_truncation_is_refused)
 }
 END_TEST
 
-/* A changed byte is an error or means nothing; codecs without a checksum may also take it for other data, which
- * the batch's own checksum is there to notice. Nothing may be read or written out of bounds. */
+/* A changed byte is an error or means nothing; codecs without a checksum may also take it for other data,
+ * which the batch's own checksum is there to notice. Nothing may be read or written out of bounds. */
 START_TEST(every_changed_byte_stays_within_bounds)
 {
     struct codec *codec = new_codec();
@@ -99,7 +100,7 @@ END_TEST
 START_TEST(good_stream_is_read_after_any_bad_one)
 {
     /* A frame that says it holds 9 bytes, cut within its only block. */
-    static const uint8_t lz4_with_content_size[] = {0x04, 0x22, 0x4d, 0x18, 0x68, 0x40, 9, 0, 0, 0,   0,
+    static const uint8_t lz4_with_content_size[] = {0x04, 0x22, 0x4d, 0x18, 0x68, 0x40, 9, 0,    0,   0,  0,
                                                     0,    0,    0,    0x6d, 9,    0,    0, 0x80, 'a', 'b'};
     struct codec *codec = new_codec();
     uint8_t packed[512], spoilt[1024];
@@ -119,8 +120,8 @@ START_TEST(good_stream_is_read_after_any_bad_one)
             assert_words(codec, id, packed, bytes);
         }
         if (id == CODEC_LZ4)
-            ck_assert_int_lt(expand(codec, id, lz4_with_content_size, sizeof lz4_with_content_size, MIB, &data, &n),
-                             0);
+            ck_assert_int_lt(
+                expand(codec, id, lz4_with_content_size, sizeof lz4_with_content_size, MIB, &data, &n), 0);
         assert_words(codec, id, packed, bytes);
     }
     codec_free(codec);
@@ -136,7 +137,8 @@ START_TEST(random_bytes_behind_a_good_header_stay_within_bounds)
     guard_init(&to, 8192);
     for (int round = 0; round < 20000; round++) {
         enum codec_id id = (enum codec_id)(1 + round % 4);
-        static const char *const starts[] = {"", "\x1f\x8b\x08\0\0\0\0\0\0\xff", "\x82SNAPPY\0\0\0\0\1\0\0\0\1\0\0",
+        static const char *const starts[] = {"", "\x1f\x8b\x08\0\0\0\0\0\0\xff",
+                                             "\x82SNAPPY\0\0\0\0\1\0\0\0\1\0\0",
                                              "\x04\x22\x4d\x18\x40\x40\xc0", "\x28\xb5\x2f\xfd\x00\x58"};
         static const size_t start_bytes[] = {0, 10, 18, 7, 6};
         size_t bytes = start_bytes[id] + suite_random_below(&state, 300), n;
@@ -253,7 +255,8 @@ START_TEST(nested_streams_are_data)
         uint8_t *outer = malloc(codec_bound((enum codec_id)id, inner_bytes));
         const void *data;
         ck_assert_int_eq(codec_compress(codec, (enum codec_id)id, inner, inner_bytes, outer,
-                                        codec_bound((enum codec_id)id, inner_bytes), &bytes), 0);
+                                        codec_bound((enum codec_id)id, inner_bytes), &bytes),
+                         0);
         ck_assert_int_eq(codec_expand(codec, (enum codec_id)id, outer, bytes, inner_bytes, &data, &n), 0);
         ck_assert_uint_eq(n, inner_bytes);
         ck_assert_mem_eq(data, inner, n);
@@ -283,7 +286,8 @@ static void assert_lie(enum codec_id id, const void *from, size_t bytes, int wan
 
 START_TEST(claimed_sizes_cost_nothing)
 {
-    uint8_t snappy[] = "\x82SNAPPY\0\0\0\0\1\0\0\0\1\0\0\0\x08\xff\xff\xff\xff\x0f\x04" "ab";
+    uint8_t snappy[] = "\x82SNAPPY\0\0\0\0\1\0\0\0\1\0\0\0\x08\xff\xff\xff\xff\x0f\x04"
+                       "ab";
     assert_lie(CODEC_SNAPPY, snappy, sizeof snappy - 1, -BROOK_E_CORRUPT_BATCH);
     be32_write(snappy + 16, INT32_MAX);
     assert_lie(CODEC_SNAPPY, snappy, sizeof snappy - 1, -BROOK_E_CORRUPT_BATCH);
@@ -295,7 +299,8 @@ START_TEST(claimed_sizes_cost_nothing)
     assert_lie(CODEC_SNAPPY, "ab", 2, -BROOK_E_CORRUPT_BATCH);
 
     /* Content size 2^40, window 2^27, one raw block of 1 byte that is the last. */
-    static const uint8_t zstd_size[] = {0x28, 0xb5, 0x2f, 0xfd, 0xc0, 0x88, 0, 0, 0, 0, 0, 1, 0, 0, 9, 0, 0, 'x'};
+    static const uint8_t zstd_size[] = {0x28, 0xb5, 0x2f, 0xfd, 0xc0, 0x88, 0, 0, 0,
+                                        0,    0,    1,    0,    0,    9,    0, 0, 'x'};
     assert_lie(CODEC_ZSTD, zstd_size, sizeof zstd_size, -BROOK_E_CORRUPT_BATCH);
     /* A window of 2^27 with little in it is no lie, and costs only what is in it. */
     static const uint8_t zstd_window[] = {0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x88, 9, 0, 0, 'x'};
@@ -314,7 +319,8 @@ START_TEST(empty_streams_do_not_hang)
         uint8_t *empty = zeros((enum codec_id)id, 0, 10000, &bytes);
         ck_assert_int_eq(codec_expand(codec, (enum codec_id)id, empty, bytes, 0, &data, &n), 0);
         ck_assert_uint_eq(n, 0);
-        ck_assert_int_eq(codec_expand(codec, (enum codec_id)id, empty, 0, 0, &data, &n), -BROOK_E_CORRUPT_BATCH);
+        ck_assert_int_eq(codec_expand(codec, (enum codec_id)id, empty, 0, 0, &data, &n),
+                         -BROOK_E_CORRUPT_BATCH);
         free(empty);
         codec_free(codec);
     }

@@ -53,12 +53,12 @@ static int walk_one(const char *bytes, size_t count)
 
 START_TEST(good_records_are_seen)
 {
-    ck_assert_int_eq(walk_one(BYTES("\x0c\0\0\0\1\1\0")), 1);             /* the smallest */
-    ck_assert_int_eq(walk_one(BYTES("\x0c\0\0\x0a\1\1\0")), 1);           /* the last delta of the range */
-    ck_assert_int_eq(walk_one(BYTES("\x0c\0\0\0\0\0\0")), 1);             /* empty key and value */
-    ck_assert_int_eq(walk_one(BYTES("\x0c\7\0\0\1\1\0")), 1);             /* attributes mean nothing yet */
-    ck_assert_int_eq(walk_one(BYTES("\x10\0\0\0\1\1\2\0\1")), 1);         /* a header "" = null */
-    ck_assert_int_eq(walk_one(BYTES("\x0e\0\0\0\1\1\x80\0")), 1);         /* zero in two bytes */
+    ck_assert_int_eq(walk_one(BYTES("\x0c\0\0\0\1\1\0")), 1);     /* the smallest */
+    ck_assert_int_eq(walk_one(BYTES("\x0c\0\0\x0a\1\1\0")), 1);   /* the last delta of the range */
+    ck_assert_int_eq(walk_one(BYTES("\x0c\0\0\0\0\0\0")), 1);     /* empty key and value */
+    ck_assert_int_eq(walk_one(BYTES("\x0c\7\0\0\1\1\0")), 1);     /* attributes mean nothing yet */
+    ck_assert_int_eq(walk_one(BYTES("\x10\0\0\0\1\1\2\0\1")), 1); /* a header "" = null */
+    ck_assert_int_eq(walk_one(BYTES("\x0e\0\0\0\1\1\x80\0")), 1); /* zero in two bytes */
 }
 END_TEST
 
@@ -114,7 +114,8 @@ END_TEST
 START_TEST(offsets_may_have_gaps_but_must_rise)
 {
     const struct batch_header h = {.base_offset = 1000, .records_count = 2, .last_offset_delta = 9};
-    static const char gap[] = "\x0c\0\0\x04\1\1\0\x0c\0\0\x12\1\1\0", same[] = "\x0c\0\0\4\1\1\0\x0c\0\0\4\1\1\0";
+    static const char gap[] = "\x0c\0\0\x04\1\1\0\x0c\0\0\x12\1\1\0",
+                      same[] = "\x0c\0\0\4\1\1\0\x0c\0\0\4\1\1\0";
     struct record_walker w;
     struct record r;
     ck_assert_int_eq(record_walker_init(&w, &h, gap, 14), 0);
@@ -129,8 +130,8 @@ END_TEST
 
 START_TEST(log_append_time_is_the_batches)
 {
-    const struct batch_header h = {.records_count = 1, .attributes = BATCH_LOG_APPEND_TIME, .base_timestamp = 3,
-                                   .max_timestamp = 99};
+    const struct batch_header h = {
+        .records_count = 1, .attributes = BATCH_LOG_APPEND_TIME, .base_timestamp = 3, .max_timestamp = 99};
     struct record_walker w;
     struct record r;
     ck_assert_int_eq(record_walker_init(&w, &h, "\x0c\0\x08\0\1\1\0", 7), 0);

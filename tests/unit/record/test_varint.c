@@ -9,19 +9,34 @@ struct sample {
     const char *bytes;
     size_t count;
 };
-#define SAMPLE(value, bytes) {value, bytes, sizeof bytes - 1}
+#define SAMPLE(value, bytes)                                                                                 \
+    {                                                                                                        \
+        value, bytes, sizeof bytes - 1                                                                       \
+    }
 
 static const struct sample ints[] = {
-    SAMPLE(0, "\x00"), SAMPLE(-1, "\x01"), SAMPLE(1, "\x02"), SAMPLE(63, "\x7e"), SAMPLE(-64, "\x7f"),
-    SAMPLE(64, "\x80\x01"), SAMPLE(-65, "\x81\x01"), SAMPLE(300, "\xd8\x04"), SAMPLE(8191, "\xfe\x7f"),
-    SAMPLE(-8192, "\xff\x7f"), SAMPLE(8192, "\x80\x80\x01"), SAMPLE(1048575, "\xfe\xff\x7f"),
-    SAMPLE(1048576, "\x80\x80\x80\x01"), SAMPLE(134217727, "\xfe\xff\xff\x7f"),
-    SAMPLE(134217728, "\x80\x80\x80\x80\x01"), SAMPLE(INT32_MAX, "\xfe\xff\xff\xff\x0f"),
+    SAMPLE(0, "\x00"),
+    SAMPLE(-1, "\x01"),
+    SAMPLE(1, "\x02"),
+    SAMPLE(63, "\x7e"),
+    SAMPLE(-64, "\x7f"),
+    SAMPLE(64, "\x80\x01"),
+    SAMPLE(-65, "\x81\x01"),
+    SAMPLE(300, "\xd8\x04"),
+    SAMPLE(8191, "\xfe\x7f"),
+    SAMPLE(-8192, "\xff\x7f"),
+    SAMPLE(8192, "\x80\x80\x01"),
+    SAMPLE(1048575, "\xfe\xff\x7f"),
+    SAMPLE(1048576, "\x80\x80\x80\x01"),
+    SAMPLE(134217727, "\xfe\xff\xff\x7f"),
+    SAMPLE(134217728, "\x80\x80\x80\x80\x01"),
+    SAMPLE(INT32_MAX, "\xfe\xff\xff\xff\x0f"),
     SAMPLE(INT32_MIN, "\xff\xff\xff\xff\x0f"),
 };
 
 static const struct sample longs[] = {
-    SAMPLE(2147483648, "\x80\x80\x80\x80\x10"), SAMPLE(-2147483649, "\x81\x80\x80\x80\x10"),
+    SAMPLE(2147483648, "\x80\x80\x80\x80\x10"),
+    SAMPLE(-2147483649, "\x81\x80\x80\x80\x10"),
     SAMPLE(1700000000000, "\x80\xa0\xab\xfe\xf9\x62"),
     SAMPLE(INT64_MAX, "\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
     SAMPLE(INT64_MIN, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),

@@ -46,7 +46,8 @@ struct log *fixture_open(const char *path, const struct log_settings *settings, 
 
 int64_t fixture_append(struct log *log, int records_count, int64_t timestamp, size_t value_bytes)
 {
-    struct log_batch b = batches_make(records_count, timestamp, 0, value_bytes, (uint32_t)log_end_offset(log));
+    struct log_batch b =
+        batches_make(records_count, timestamp, 0, value_bytes, (uint32_t)log_end_offset(log));
     struct brook_error error = {0};
     int64_t base = -1;
     int r = log_append(log, &b, 1, 0, timestamp, &base, &error);
@@ -106,10 +107,16 @@ int64_t fixture_read_all(struct log *log, int64_t from, bool gapless)
     return records;
 }
 
+void fixture_path(char buffer[PATH_MAX], const char *directory, const char *name)
+{
+    int n = snprintf(buffer, PATH_MAX, "%s/%s", directory, name);
+    ck_assert_int_lt(n, PATH_MAX);
+}
+
 size_t fixture_load(const char *directory, const char *name, void **ret_data)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
+    fixture_path(path, directory, name);
     int fd = open(path, O_RDONLY);
     ck_assert_msg(fd >= 0, "%s: %s", path, strerror(errno));
     struct stat st;
@@ -123,7 +130,7 @@ size_t fixture_load(const char *directory, const char *name, void **ret_data)
 void fixture_store(const char *directory, const char *name, const void *data, size_t bytes)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
+    fixture_path(path, directory, name);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     ck_assert_msg(fd >= 0, "%s: %s", path, strerror(errno));
     ck_assert_int_eq(write(fd, data, bytes), (ssize_t)bytes);

@@ -6,6 +6,8 @@
 #include "tests/support/batches.h"
 #include "tests/support/suite.h"
 
+#include <stdlib.h>
+
 #define T0 INT64_C(1700000000000)
 
 /* A path for a log that is not there yet. Static. */
@@ -28,6 +30,8 @@ int64_t fixture_read_all(struct log *log, int64_t from, bool gapless);
 /* The batch that a read at `offset` begins with. */
 struct batch_header fixture_read_first(struct log *log, int64_t offset);
 
+/* "<directory>/<name>" */
+void fixture_path(char buffer[PATH_MAX], const char *directory, const char *name);
 /* Whole files. */
 size_t fixture_load(const char *directory, const char *name, void **ret_data);
 void fixture_store(const char *directory, const char *name, const void *data, size_t bytes);

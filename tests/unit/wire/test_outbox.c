@@ -130,8 +130,10 @@ START_TEST(large_and_many_pieces_stay_right)
         struct iovec iov[2];
         size_t n = outbox_gather(&o, UINT64_MAX, iov, 2);
         size_t take_bytes = n ? 1 + suite_random_below(&seed, iov[0].iov_len) : 0;
+        bool right = true;
         for (size_t j = 0; j < take_bytes; j++)
-            ck_assert_uint_eq(((uint8_t *)iov[0].iov_base)[j], next_out++);
+            right &= ((uint8_t *)iov[0].iov_base)[j] == next_out++;
+        ck_assert(right);
         outbox_consume(&o, take_bytes);
         queued -= take_bytes;
         ck_assert_uint_eq(o.bytes, queued);

@@ -1,0 +1,207 @@
+/* brook log dump: segment files, offline. Reads with the same parser as broker and library, and never writes. */
+#include "client/cli/commands.h"
+#include "client/cli/format.h"
+
+#include "proto/record/record.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define EXPANDED_BYTES_MAX ((size_t)1 << 30)
+
+struct dump {
+    struct cli *cli;
+    const char *name;
+    const uint8_t *data;
+    size_t bytes;
+    struct codec *codec;
+    bool records;
+    int64_t faults;
+};
+
+static void fault(struct dump *d, size_t position, const char *what)
+{
+    d->faults++;
+    cli_say("%s: at %zu: %s", d->name, position, what);
+}
+
+static void print_batch(const struct dump *d, const struct batch_header *h, size_t position, bool valid)
+{
+    enum codec_id codec = (enum codec_id)(h->attributes & BATCH_CODEC_MASK);
+    if (d->cli->json) {
+        cli_print_json(json_pack("{s:s,s:I,s:I,s:I,s:i,s:i,s:s,s:I,s:I,s:i,s:i,s:b}", "file", d->name, "position",
+                                 (json_int_t)position, "base_offset", (json_int_t)h->base_offset, "last_offset",
+                                 (json_int_t)batch_last_offset(h), "records", h->records_count, "leader_epoch",
+                                 h->leader_epoch, "codec", codec_name(codec), "bytes", (json_int_t)h->total_bytes,
+                                 "producer_id", (json_int_t)h->producer_id, "producer_epoch", h->producer_epoch,
+                                 "base_sequence", h->base_sequence, "valid", valid));
+        return;
+    }
+    printf("baseOffset: %" PRId64 " lastOffset: %" PRId64 " count: %" PRId32 " baseSequence: %" PRId32
+           " producerId: %" PRId64 " producerEpoch: %d partitionLeaderEpoch: %" PRId32 " isControl: %s position: %zu "
+           "CreateTime: %" PRId64 " size: %zu magic: 2 compresscodec: %s crc: %" PRIu32 " isvalid: %s\n",
+           h->base_offset, batch_last_offset(h), h->records_count, h->base_sequence, h->producer_id, h->producer_epoch,
+           h->leader_epoch, h->attributes & BATCH_CONTROL ? "true" : "false", position, h->max_timestamp,
+           h->total_bytes, codec_name(codec), h->crc, valid ? "true" : "false");
+}
+
+static void print_record(const struct dump *d, const struct record *r)
+{
+    struct brook_message m = {.offset = r->offset, .timestamp = r->timestamp, .key = r->key,
+                              .key_bytes = (size_t)(r->key ? r->key_bytes : 0), .value = r->value,
+                              .value_bytes = (size_t)(r->value ? r->value_bytes : 0)};
+    if (d->cli->json) {
+        cli_print_json(format_json(d->name, -1, &m));
+        return;
+    }
+    printf("| offset: %" PRId64 " CreateTime: %" PRId64 " keySize: %" PRId32 " valueSize: %" PRId32 " headers: %" PRId32,
+           r->offset, r->timestamp, r->key ? r->key_bytes : -1, r->value ? r->value_bytes : -1, r->headers_count);
+    format_print(r->key ? " key: %k value: %v\\n" : " value: %v\\n", "", 0, &m, stdout);
+}
+
+static void walk_records(struct dump *d, const struct batch_header *h, size_t position)
+{
+    const void *records;
+    size_t bytes;
+    struct record_walker w;
+    struct record r;
+    int rc = batch_records(d->data + position, h, d->codec, EXPANDED_BYTES_MAX, &records, &bytes);
+    if (rc == 0)
+        rc = record_walker_init(&w, h, records, bytes);
+    while (rc == 0 && (rc = record_walker_next(&w, &r)) == 0)
+        if (d->records)
+            print_record(d, &r);
+    if (rc != -BROOK_E_AGAIN)
+        fault(d, position, brook_error_text(rc));
+}
+
+static void dump_log(struct dump *d)
+{
+    int64_t expected = -1;
+    for (size_t at = 0; at < d->bytes;) {
+        struct batch_header h;
+        int r = batch_read_header(d->data + at, d->bytes - at, &h);
+        if (r < 0) {
+            d->faults++;
+            cli_say("%s: %zu invalid bytes at the end, from %zu on: %s", d->name, d->bytes - at, at,
+                    r == -BROOK_E_AGAIN ? "a batch that is not whole" : brook_error_text(r));
+            return;
+        }
+        bool valid = batch_check_crc(d->data + at, &h) == 0;
+        print_batch(d, &h, at, valid);
+        if (!valid)
+            fault(d, at, "the checksum is wrong");
+        else
+            walk_records(d, &h, at);
+        if (h.base_offset < expected)
+            fault(d, at, "offsets do not rise");
+        expected = batch_last_offset(&h) + 1;
+        at += h.total_bytes;
+    }
+}
+
+static int64_t base_offset_of(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    return strtoll(slash ? slash + 1 : name, NULL, 10);
+}
+
+static void dump_index(struct dump *d)
+{
+    uint32_t entry[2];
+    for (size_t at = 0; at + sizeof entry <= d->bytes; at += sizeof entry) {
+        memcpy(entry, d->data + at, sizeof entry);
+        printf("offset: %" PRId64 " position: %" PRIu32 "\n", base_offset_of(d->name) + be32toh(entry[0]),
+               be32toh(entry[1]));
+    }
+    if (d->bytes % sizeof entry)
+        fault(d, d->bytes / sizeof entry * sizeof entry, "an entry that is not whole");
+}
+
+static void dump_time_index(struct dump *d)
+{
+    const size_t entry_bytes = 12;
+    for (size_t at = 0; at + entry_bytes <= d->bytes; at += entry_bytes) {
+        uint64_t timestamp;
+        uint32_t relative;
+        memcpy(&timestamp, d->data + at, 8);
+        memcpy(&relative, d->data + at + 8, 4);
+        printf("timestamp: %" PRId64 " offset: %" PRId64 "\n", (int64_t)be64toh(timestamp),
+               base_offset_of(d->name) + be32toh(relative));
+    }
+    if (d->bytes % entry_bytes)
+        fault(d, d->bytes / entry_bytes * entry_bytes, "an entry that is not whole");
+}
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t a = strlen(text), b = strlen(end);
+    return a >= b && strcmp(text + a - b, end) == 0;
+}
+
+static int dump_file(struct dump *d)
+{
+    struct stat st;
+    int fd = open(d->name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+        cli_say("%s: %s", d->name, fd < 0 || errno ? strerror(errno) : "not a file");
+        if (fd >= 0)
+            close(fd);
+        return CLI_FAILED;
+    }
+    d->bytes = (size_t)st.st_size;
+    void *map = d->bytes ? mmap(NULL, d->bytes, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+    close(fd);
+    if (map == MAP_FAILED) {
+        cli_say("%s: %s", d->name, strerror(errno));
+        return CLI_FAILED;
+    }
+    d->data = map;
+    int64_t before = d->faults;
+    if (ends_in(d->name, ".timeindex"))
+        dump_time_index(d);
+    else if (ends_in(d->name, ".index"))
+        dump_index(d);
+    else if (ends_in(d->name, ".log"))
+        dump_log(d);
+    else
+        fault(d, 0, "not a .log, .index or .timeindex file");
+    if (map)
+        munmap(map, d->bytes);
+    return d->faults == before ? CLI_OK : CLI_FAILED;
+}
+
+static int run(struct cli *cli)
+{
+    struct dump d = {.cli = cli, .records = cli_flag(cli, "records")};
+    if (codec_new(&d.codec) < 0)
+        return cli_say("out of memory"), CLI_FAILED;
+    int code = CLI_OK;
+    for (int i = 0; i < cli->arguments_count; i++) {
+        d.name = cli->arguments[i];
+        if (cli->arguments_count > 1 && !cli->json)
+            printf("%s\n", d.name);
+        if (dump_file(&d) != CLI_OK)
+            code = CLI_FAILED;
+    }
+    codec_free(d.codec);
+    return code;
+}
+
+static const struct cli_option options[] = {{"records", NULL, "print each record, not only the batches", 'r'}, {0}};
+
+const struct cli_command cmd_log_dump = {
+    .group = "log", .name = "dump", .arguments = "FILE...", .arguments_min = 1, .arguments_max = -1,
+    .summary = "print segment and index files, offline",
+    .description = "Print the batches of .log files and the entries of .index and .timeindex files, checking every checksum\n"
+                   "and every record. Files are only read. Exits with 1 if anything in them is wrong.",
+    .examples = "  brook log dump /var/lib/brook/orders-0/00000000000000000000.log --records\n",
+    .options = options, .run = run,
+};

@@ -1,0 +1,367 @@
+/* Handlers of administration and groups over a real cluster thread and ZooKeeper: what they answer, request
+ * by request. The test is the I/O loop. */
+#include "broker/handlers/handlers.h"
+#include "tests/cluster/node.h"
+
+#include "proto/base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct zookeeper *zk;
+
+/* ---- a loop ----------------------------------------------------------------------------------------- */
+
+struct bench {
+    struct request_loop face; /* first: ops get it back */
+    struct handler_settings settings;
+    struct request_peer peer;
+    struct world *w;
+    struct node *n;
+    struct arena *arena; /* of replies, until they are packed */
+    struct arena *kept;  /* what was answered */
+    Brook__Response *response;
+    unsigned answers;
+};
+
+static struct bench bench;
+
+static void take_reply(struct request *r, Brook__Response *response, struct log_range *ranges,
+                       size_t ranges_count)
+{
+    static uint8_t packed[1 << 20];
+    size_t bytes = brook__response__get_packed_size(response);
+    ck_assert_uint_le(bytes, sizeof packed);
+    brook__response__pack(response, packed);
+    arena_reset(bench.kept);
+    ck_assert_int_eq(envelope_unpack_response(bench.kept, packed, bytes, &bench.response), 0);
+    bench.answers++;
+    request_done(r);
+    free(r);
+    arena_reset(bench.arena);
+}
+
+static void no_end(struct request *r, const struct brook_error *why)
+{
+    ck_abort_msg("ended without an answer");
+}
+
+static const struct request_ops ops = {.reply = take_reply, .end = no_end};
+
+static void visit_settings(const void *settings, request_setting_visitor *visitor, void *arg)
+{
+    visitor(arg, "broker.id", "1", false, "Number of this broker.");
+    visitor(arg, "broker.rack", "", true, "Where it stands.");
+}
+
+static void begin(const char *chroot)
+{
+    memset(&bench, 0, sizeof bench);
+    bench.w = world_begin(zk, chroot);
+    bench.n = world_node(bench.w, 1);
+    node_start(bench.w, bench.n);
+    node_wait_ready(bench.w, bench.n);
+    ck_assert_int_eq(arena_new(1 << 20, &bench.arena), 0);
+    ck_assert_int_eq(arena_new(4 << 20, &bench.kept), 0);
+    bench.settings = (struct handler_settings){.broker_id = 1,
+                                               .partitions_per_request_max = 1000,
+                                               .topics_per_request_max = 100,
+                                               .request_timeout_ms_max = 30000,
+                                               .visit_settings = visit_settings};
+    bench.face = (struct request_loop){.inbox = &bench.n->inbox,
+                                       .cluster = bench.n->cluster,
+                                       .settings = &bench.settings,
+                                       .diag = &bench.n->diag,
+                                       .reply_arena = bench.arena,
+                                       .ops = &ops};
+}
+
+static void end(void)
+{
+    world_end(bench.w);
+    arena_free(bench.arena);
+    arena_free(bench.kept);
+}
+
+static bool is_answered(void *arg)
+{
+    return bench.answers > 0;
+}
+
+/* Carry a request out, wait for the answer. */
+static Brook__Response *ask(void (*handler)(struct request *r), const Brook__Request *message)
+{
+    struct request *r = calloc(1, sizeof *r);
+    bench.answers = 0;
+    bench.face.view = bench.n->view;
+    request_init(r, &bench.face, &bench.peer);
+    r->message = message;
+    handler(r);
+    world_wait(bench.w, is_answered, NULL);
+    ck_assert_uint_eq(bench.answers, 1);
+    return bench.response;
+}
+
+static int code_of(const Brook__Status *status)
+{
+    return envelope_status_code(status);
+}
+
+/* ---- topics ----------------------------------------------------------------------------------------- */
+
+static Brook__NewTopic new_topic(const char *name, int32_t partitions, int32_t replicas)
+{
+    Brook__NewTopic topic = BROOK__NEW_TOPIC__INIT;
+    topic.has_name = topic.has_partitions = topic.has_replicas = true;
+    topic.name = envelope_text(name);
+    topic.partitions = partitions;
+    topic.replicas = replicas;
+    return topic;
+}
+
+static Brook__CreateTopicsResponse *create(Brook__NewTopic **topics, size_t count)
+{
+    Brook__Request message = BROOK__REQUEST__INIT;
+    Brook__CreateTopicsRequest body = BROOK__CREATE_TOPICS_REQUEST__INIT;
+    body.topics = topics;
+    body.n_topics = count;
+    message.create_topics = &body;
+    Brook__Response *response = ask(handle_create_topics, &message);
+    ck_assert_int_eq(response->body_case, BROOK__RESPONSE__BODY_CREATE_TOPICS);
+    return response->create_topics;
+}
+
+START_TEST(each_topic_of_a_request_gets_its_own_answer)
+{
+    begin("/h-create");
+    Brook__NewTopic good = new_topic("good", 3, 1), bad = new_topic("b/ad", 1, 1),
+                    two = new_topic("two", 1, 2);
+    Brook__NewTopic plain = new_topic("plain", 0, 0);
+    Brook__ConfigEntry entry = BROOK__CONFIG_ENTRY__INIT, *entries[] = {&entry};
+    entry.key = envelope_text("retention.ms");
+    entry.value = envelope_text("12345");
+    entry.has_key = entry.has_value = true;
+    good.configs = entries;
+    good.n_configs = 1;
+    Brook__NewTopic *topics[] = {&good, &bad, &two, &plain};
+    Brook__CreateTopicsResponse *answer = create(topics, 4);
+    ck_assert_uint_eq(answer->n_topics, 4);
+    ck_assert_int_eq(code_of(answer->topics[0]->status), 0);
+    ck_assert_int_eq(answer->topics[0]->partitions, 3);
+    ck_assert_uint_eq(answer->topics[0]->topic_id.len, 16);
+    ck_assert_int_eq(code_of(answer->topics[1]->status), BROOK_E_ILLEGAL_NAME);
+    ck_assert_int_eq(code_of(answer->topics[2]->status), BROOK_E_INVALID_REPLICATION);
+    ck_assert_int_eq(code_of(answer->topics[3]->status), 0);
+    ck_assert_int_eq(answer->topics[3]->partitions, 1);
+    ck_assert_int_eq(answer->topics[3]->replicas, 1);
+    ck_assert_int_eq(node_topic(bench.n, "good")->config.log.retention_ms, 12345);
+    end();
+}
+END_TEST
+
+START_TEST(topics_are_grown_and_deleted)
+{
+    begin("/h-delete");
+    Brook__NewTopic topic = new_topic("t", 2, 1), *topics[] = {&topic};
+    create(topics, 1);
+    Brook__Request message = BROOK__REQUEST__INIT;
+    Brook__AddPartitionsRequest grow = BROOK__ADD_PARTITIONS_REQUEST__INIT;
+    grow.topic = envelope_text("t");
+    grow.partitions = 5;
+    message.add_partitions = &grow;
+    Brook__Response *response = ask(handle_add_partitions, &message);
+    ck_assert_int_eq(code_of(response->add_partitions->topic->status), 0);
+    ck_assert_int_eq(response->add_partitions->topic->partitions, 5);
+    ck_assert_int_eq(node_topic(bench.n, "t")->partitions_count, 5);
+    response = ask(handle_add_partitions, &message);
+    ck_assert_int_eq(code_of(response->add_partitions->topic->status), BROOK_E_INVALID_PARTITIONS);
+
+    Brook__DeleteTopicsRequest delete = BROOK__DELETE_TOPICS_REQUEST__INIT;
+    ProtobufCBinaryData names[] = {envelope_text("t"), envelope_text("other"), envelope_bytes("a\0b", 3)};
+    delete.topics = names;
+    delete.n_topics = 3;
+    message = (Brook__Request)BROOK__REQUEST__INIT;
+    message.delete_topics = &delete;
+    delete.validate_only = true;
+    response = ask(handle_delete_topics, &message);
+    ck_assert_int_eq(code_of(response->delete_topics->topics[0]->status), 0);
+    ck_assert_ptr_nonnull(node_topic(bench.n, "t"));
+    delete.validate_only = false;
+    response = ask(handle_delete_topics, &message);
+    ck_assert_uint_eq(response->delete_topics->n_topics, 3);
+    ck_assert_int_eq(code_of(response->delete_topics->topics[0]->status), 0);
+    ck_assert_int_eq(code_of(response->delete_topics->topics[1]->status), BROOK_E_UNKNOWN_TOPIC);
+    ck_assert_int_eq(code_of(response->delete_topics->topics[2]->status), BROOK_E_ILLEGAL_NAME);
+    ck_assert_ptr_null(node_topic(bench.n, "t"));
+    end();
+}
+END_TEST
+
+static const Brook__DescribedEntry *find_entry(Brook__DescribedEntry **entries, size_t count, const char *key)
+{
+    for (size_t i = 0; i < count; i++)
+        if (envelope_bytes_equal(&entries[i]->key, key))
+            return entries[i];
+    ck_abort_msg("no entry %s", key);
+    return NULL;
+}
+
+START_TEST(settings_are_shown_with_what_is_default)
+{
+    begin("/h-configs");
+    Brook__NewTopic topic = new_topic("t", 1, 1), *topics[] = {&topic};
+    Brook__ConfigEntry entry = BROOK__CONFIG_ENTRY__INIT, *entries[] = {&entry};
+    entry.key = envelope_text("segment.bytes");
+    entry.value = envelope_text("4096");
+    topic.configs = entries;
+    topic.n_configs = 1;
+    entry.has_key = entry.has_value = true;
+    create(topics, 1);
+    Brook__Request message = BROOK__REQUEST__INIT;
+    Brook__DescribeConfigsRequest body = BROOK__DESCRIBE_CONFIGS_REQUEST__INIT;
+    ProtobufCBinaryData names[] = {envelope_text("t"), envelope_text("nope")};
+    body.topics = names;
+    body.n_topics = 2;
+    body.broker = true;
+    message.describe_configs = &body;
+    Brook__DescribeConfigsResponse *answer = ask(handle_describe_configs, &message)->describe_configs;
+    ck_assert_uint_eq(answer->n_topics, 2);
+    const Brook__DescribedConfig *t = answer->topics[0];
+    const Brook__DescribedEntry *set = find_entry(t->entries, t->n_entries, "segment.bytes");
+    ck_assert(envelope_bytes_equal(&set->value, "4096"));
+    ck_assert(!set->is_default);
+    ck_assert(find_entry(t->entries, t->n_entries, "retention.ms")->is_default);
+    ck_assert_int_eq(code_of(answer->topics[1]->status), BROOK_E_UNKNOWN_TOPIC);
+    ck_assert_uint_eq(answer->n_broker, 2);
+    ck_assert(!find_entry(answer->broker, 2, "broker.id")->is_default);
+    ck_assert(find_entry(answer->broker, 2, "broker.rack")->is_default);
+    end();
+}
+END_TEST
+
+/* ---- offsets and groups ----------------------------------------------------------------------------- */
+
+static Brook__CommitOffsetsResponse *commit(Brook__CommitOffset **offsets, size_t count)
+{
+    Brook__Request message = BROOK__REQUEST__INIT;
+    Brook__CommitOffsetsRequest body = BROOK__COMMIT_OFFSETS_REQUEST__INIT;
+    body.group = envelope_text("g");
+    body.has_group = true;
+    body.offsets = offsets;
+    body.n_offsets = count;
+    message.commit_offsets = &body;
+    Brook__Response *response = ask(handle_commit_offsets, &message);
+    ck_assert_int_eq(response->body_case, BROOK__RESPONSE__BODY_COMMIT_OFFSETS);
+    return response->commit_offsets;
+}
+
+static Brook__CommitOffset offset_of(const char *topic, int32_t partition, int64_t offset)
+{
+    Brook__CommitOffset o = BROOK__COMMIT_OFFSET__INIT;
+    o.topic = envelope_text(topic);
+    o.has_topic = o.has_partition = o.has_offset = true;
+    o.partition = partition;
+    o.offset = offset;
+    return o;
+}
+
+START_TEST(offsets_are_stored_for_what_exists_and_fetched)
+{
+    begin("/h-offsets");
+    Brook__NewTopic topic = new_topic("t", 3, 1), *topics[] = {&topic};
+    create(topics, 1);
+    Brook__CommitOffset a = offset_of("t", 0, 0), b = offset_of("t", 2, 42), beyond = offset_of("t", 3, 1);
+    Brook__CommitOffset unknown = offset_of("u", 0, 1), other = offset_of("t", 1, 1);
+    uint8_t wrong_id[16] = {1};
+    other.has_topic_id = true;
+    other.topic_id = envelope_bytes(wrong_id, sizeof wrong_id);
+    Brook__CommitOffset *offsets[] = {&unknown, &a, &beyond, &b, &other};
+    Brook__CommitOffsetsResponse *answer = commit(offsets, 5);
+    ck_assert_uint_eq(answer->n_offsets, 5);
+    ck_assert_int_eq(code_of(answer->offsets[0]->status), BROOK_E_UNKNOWN_TOPIC);
+    ck_assert_int_eq(code_of(answer->offsets[1]->status), 0);
+    ck_assert_int_eq(code_of(answer->offsets[2]->status), BROOK_E_UNKNOWN_PARTITION);
+    ck_assert_int_eq(code_of(answer->offsets[3]->status), 0);
+    ck_assert_int_eq(code_of(answer->offsets[4]->status), BROOK_E_TOPIC_ID_MISMATCH);
+    ck_assert_str_eq(admin_get(bench.w, "/consumers/g/offsets/t/2")->data, "42");
+    ck_assert(!admin_exists(bench.w, "/consumers/g/offsets/u"));
+
+    Brook__Request message = BROOK__REQUEST__INIT;
+    Brook__FetchOffsetsRequest body = BROOK__FETCH_OFFSETS_REQUEST__INIT;
+    body.group = envelope_text("g");
+    message.fetch_offsets = &body;
+    Brook__FetchOffsetsResponse *fetched = ask(handle_fetch_offsets, &message)->fetch_offsets;
+    ck_assert_uint_eq(fetched->n_offsets, 2);
+    ck_assert(envelope_bytes_equal(&fetched->offsets[0]->topic, "t"));
+    ck_assert_int_eq(fetched->offsets[0]->partition, 0);
+    ck_assert_int_eq(fetched->offsets[0]->offset, 0);
+    ck_assert_int_eq(fetched->offsets[1]->partition, 2);
+    ck_assert_int_eq(fetched->offsets[1]->offset, 42);
+    body.group = envelope_text("nobody");
+    ck_assert_uint_eq(ask(handle_fetch_offsets, &message)->fetch_offsets->n_offsets, 0);
+    end();
+}
+END_TEST
+
+START_TEST(groups_are_listed_and_described_as_zookeeper_has_them)
+{
+    begin("/h-groups");
+    struct world *w = bench.w;
+    ck_assert_int_eq(admin_create(w, "/consumers/g/ids/m1",
+                                  "{\"version\":1,\"subscription\":{\"t\":1},\"pattern\":\"static\","
+                                  "\"timestamp\":\"1\",\"host\":\"box\",\"strategy\":\"sticky\"}"),
+                     0);
+    ck_assert_int_eq(admin_create(w, "/consumers/g/owners/t/0", "m1"), 0);
+    ck_assert_int_eq(admin_create(w, "/consumers/g/offsets/t/0", "7"), 0);
+    ck_assert_int_eq(admin_create(w, "/consumers/g/offsets/t/10", "8"), 0);
+    ck_assert_int_eq(admin_create(w, "/consumers/g/offsets/t/2", ""), 0);
+    ck_assert_int_eq(admin_create(w, "/consumers/a/offsets", ""), 0);
+    Brook__Request message = BROOK__REQUEST__INIT;
+    Brook__ListGroupsRequest list = BROOK__LIST_GROUPS_REQUEST__INIT;
+    message.list_groups = &list;
+    Brook__ListGroupsResponse *listed = ask(handle_list_groups, &message)->list_groups;
+    ck_assert_uint_eq(listed->n_groups, 2);
+    ck_assert(envelope_bytes_equal(&listed->groups[0], "a"));
+    ck_assert(envelope_bytes_equal(&listed->groups[1], "g"));
+
+    message = (Brook__Request)BROOK__REQUEST__INIT;
+    Brook__DescribeGroupsRequest body = BROOK__DESCRIBE_GROUPS_REQUEST__INIT;
+    ProtobufCBinaryData names[] = {envelope_text("g"), envelope_text("none"), envelope_text("il/legal")};
+    body.groups = names;
+    body.n_groups = 3;
+    message.describe_groups = &body;
+    Brook__DescribeGroupsResponse *answer = ask(handle_describe_groups, &message)->describe_groups;
+    ck_assert_uint_eq(answer->n_groups, 3);
+    const Brook__GroupInfo *g = answer->groups[0];
+    ck_assert_int_eq(code_of(g->status), 0);
+    ck_assert_uint_eq(g->n_members, 1);
+    ck_assert(envelope_bytes_equal(&g->members[0]->member, "m1"));
+    ck_assert(envelope_bytes_equal(&g->members[0]->host, "box"));
+    ck_assert_uint_eq(g->n_partitions, 2);
+    ck_assert_int_eq(g->partitions[0]->partition, 0);
+    ck_assert(envelope_bytes_equal(&g->partitions[0]->owner, "m1"));
+    ck_assert_int_eq(g->partitions[0]->offset, 7);
+    ck_assert_int_eq(g->partitions[1]->partition, 10);
+    ck_assert(!g->partitions[1]->has_owner);
+    ck_assert_int_eq(g->partitions[1]->offset, 8);
+    ck_assert_int_eq(code_of(answer->groups[1]->status), BROOK_E_UNKNOWN_GROUP);
+    ck_assert_int_eq(code_of(answer->groups[2]->status), BROOK_E_ILLEGAL_NAME);
+    end();
+}
+END_TEST
+
+int main(void)
+{
+    zk = zookeeper_start(NULL);
+    const struct suite_test tests[] = {
+        SUITE_TEST(each_topic_of_a_request_gets_its_own_answer),
+        SUITE_TEST(topics_are_grown_and_deleted),
+        SUITE_TEST(settings_are_shown_with_what_is_default),
+        SUITE_TEST(offsets_are_stored_for_what_exists_and_fetched),
+        SUITE_TEST(groups_are_listed_and_described_as_zookeeper_has_them),
+    };
+    int r = suite_run("cluster/admin_handlers", tests, sizeof tests / sizeof tests[0]);
+    zookeeper_stop(zk);
+    return r;
+}

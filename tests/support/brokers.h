@@ -1,0 +1,69 @@
+/* Real brokers for cluster tests: brookd processes of this build on free loopback ports, in throw-away directories, beside
+ * a real ZooKeeper. Everything started here dies with the test process that started it, however that ends.
+ *
+ *     struct brokers *b = brokers_start(3, NULL);
+ *     brook_config *config = brokers_config(b);
+ *     ...
+ *     brokers_free(b);
+ */
+#ifndef BROOK_TESTS_BROKERS_H
+#define BROOK_TESTS_BROKERS_H
+
+#include <brook/brook.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct brokers;
+struct zookeeper;
+
+struct brokers_options {
+    int tick_ms;               /* of ZooKeeper; 0: 200 */
+    int session_timeout_ms;    /* of brokers; 0: 2000 */
+    const char *const *settings; /* "key=value" for all brokers, NULL at the end; NULL: none */
+};
+
+/* Start ZooKeeper and brokers 1 to `count`, and wait until all are registered. Aborts the test on failure. */
+struct brokers *brokers_start(int count, const struct brokers_options *options);
+void brokers_free(struct brokers *b);
+
+struct zookeeper *brokers_zookeeper(struct brokers *b);
+/* "127.0.0.1:port/brook" */
+const char *brokers_connect(const struct brokers *b);
+/* A configuration with zookeeper.connect set and short time-outs; the caller frees it. */
+brook_config *brokers_config(const struct brokers *b);
+const char *brokers_data_directory(const struct brokers *b, int id);
+
+pid_t brokers_pid(const struct brokers *b, int id);
+void brokers_signal(struct brokers *b, int id, int signal_number);
+/* SIGKILL and reap. */
+void brokers_kill(struct brokers *b, int id);
+/* SIGTERM, wait at most `timeout_ms`, reap. Returns the exit code, 128 + signal, or -1 (still running: killed). */
+int brokers_stop(struct brokers *b, int id, int timeout_ms);
+/* Start a broker again with its data (or for the first time); does not wait. */
+void brokers_restart(struct brokers *b, int id);
+/* Wait until exactly `count` brokers are registered; false after `timeout_ms`. */
+bool brokers_wait_registered(struct brokers *b, int count, int timeout_ms);
+/* A second process with the same id, on a data directory of its own; returns its exit code (-1: ran on, killed) and
+ * what it said. */
+int brokers_run_double(struct brokers *b, int id, int timeout_ms, char *output, size_t room);
+
+/* Make a topic and wait for its leaders. Aborts the test on failure. */
+void brokers_create_topic(struct brokers *b, const char *topic, int32_t partitions);
+
+/* ---- members: `brook consume` in processes of their own ------------------------------------------------------ */
+
+struct member {
+    pid_t pid;
+    char output[256]; /* file: "partition offset value" lines */
+    char talk[256];   /* file: stderr */
+};
+/* `settings`: "key=value" of libbrook, NULL at the end; NULL: none. */
+void member_start(struct brokers *b, struct member *m, const char *name, const char *group, const char *topic,
+                  const char *const *settings);
+/* Lines in the output file so far. */
+int64_t member_lines(const struct member *m);
+/* SIGTERM and reap; returns the exit code. */
+int member_stop(struct member *m, int timeout_ms);
+void member_kill(struct member *m);
+#endif

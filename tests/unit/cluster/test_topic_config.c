@@ -1,0 +1,142 @@
+#include "broker/cluster/topic_config.h"
+
+#include "coordination/znodes.h"
+#include "tests/support/suite.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct topic_config defaults(void)
+{
+    struct topic_config config = {.message_bytes_max = 1 << 20, .min_insync_replicas = 1};
+    log_settings_default(&config.log);
+    return config;
+}
+
+static int apply(const char *key, const char *value, struct topic_config *ret, struct brook_error *error)
+{
+    struct topic_config base = defaults();
+    struct znode_config_entry entry = {(char *)(uintptr_t)key, (char *)(uintptr_t)value};
+    struct znode_config entries = {&entry, 1};
+    return topic_config_apply(&base, &entries, ret, error);
+}
+
+static const struct {
+    const char *key;
+    const char *value;
+    bool is_legal;
+} cases[] = {
+    {"retention.ms", "1000", true},
+    {"retention.ms", "-1", true},
+    {"retention.ms", "-2", false},
+    {"retention.ms", "", false},
+    {"retention.ms", " 5", false},
+    {"retention.ms", "+5", false},
+    {"retention.ms", "5 ", false},
+    {"retention.ms", "5ms", false},
+    {"retention.ms", "1e3", false},
+    {"retention.ms", "-", false},
+    {"retention.ms", "9223372036854775807", true},
+    {"retention.ms", "9223372036854775808", false},
+    {"retention.bytes", "-1", true},
+    {"segment.bytes", "1023", false},
+    {"segment.bytes", "1024", true},
+    {"segment.bytes", "2147483647", true},
+    {"segment.bytes", "2147483648", false},
+    {"segment.ms", "0", false},
+    {"segment.ms", "1", true},
+    {"segment.index.bytes", "64", true},
+    {"index.interval.bytes", "0", true},
+    {"index.interval.bytes", "-1", false},
+    {"file.delete.delay.ms", "0", true},
+    {"max.message.bytes", "63", false},
+    {"max.message.bytes", "104857600", true},
+    {"max.message.bytes", "104857601", false},
+    {"min.insync.replicas", "0", false},
+    {"min.insync.replicas", "1", true},
+    {"min.insync.replicas", "33", false},
+    {"durability", "fsync", false},
+    {"durability", "replicated", false},
+    {"Retention.ms", "1", false},
+    {"retention", "1", false},
+    {"", "1", false},
+};
+
+START_TEST(each_value_is_taken_or_refused_by_name)
+{
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct topic_config config;
+        memset(&config, 0x5a, sizeof config);
+        struct topic_config before = config;
+        struct brook_error error = {0};
+        int err = apply(cases[i].key, cases[i].value, &config, &error);
+        ck_assert_msg(err == (cases[i].is_legal ? 0 : -BROOK_E_INVALID_CONFIG), "%s=%s: %d", cases[i].key,
+                      cases[i].value, err);
+        if (cases[i].is_legal)
+            continue;
+        ck_assert_int_eq(memcmp(&config, &before, sizeof config), 0);
+        ck_assert_ptr_nonnull(strstr(error.text, cases[i].key));
+    }
+}
+END_TEST
+
+struct collected {
+    char text[32][128];
+    size_t count;
+};
+
+static void collect(void *arg, const char *key, const char *value, const char *description)
+{
+    struct collected *c = arg;
+    ck_assert_uint_gt(strlen(description), 10);
+    snprintf(c->text[c->count++], sizeof c->text[0], "%s=%s", key, value);
+}
+
+static bool has(const struct collected *c, const char *text)
+{
+    for (size_t i = 0; i < c->count; i++)
+        if (!strcmp(c->text[i], text))
+            return true;
+    return false;
+}
+
+START_TEST(what_is_set_is_what_is_shown_and_nothing_else_moves)
+{
+    struct topic_config base = defaults();
+    struct collected before = {.count = 0};
+    topic_config_visit(&base, collect, &before);
+    ck_assert_uint_eq(before.count, 9);
+    for (size_t i = 0; i < before.count; i++) {
+        char key[128], line[160];
+        snprintf(key, sizeof key, "%.*s", (int)strcspn(before.text[i], "="), before.text[i]);
+        struct topic_config config;
+        struct collected after = {.count = 0};
+        const char *value = strcmp(key, "min.insync.replicas") ? "65536" : "7"; /* legal for all others */
+        ck_assert_int_eq(apply(key, value, &config, NULL), 0);
+        topic_config_visit(&config, collect, &after);
+        snprintf(line, sizeof line, "%s=%s", key, value);
+        ck_assert(has(&after, line));
+        for (size_t k = 0; k < before.count; k++)
+            ck_assert(k == i || !strcmp(before.text[k], after.text[k]));
+    }
+}
+END_TEST
+
+START_TEST(settings_in_force_are_used_as_far_as_they_make_sense)
+{
+    struct topic_config base = defaults(), config;
+    struct znode_config_entry entries[] = {
+        {"cleanup.policy", "compact"}, {"retention.ms", "77"}, {"segment.bytes", "lots"}};
+    struct znode_config all = {entries, 3};
+    struct brook_error error = {0};
+    ck_assert_uint_eq(topic_config_apply_usable(&base, &all, &config, &error), 2);
+    ck_assert_ptr_nonnull(strstr(error.text, "cleanup.policy"));
+    ck_assert_int_eq(config.log.retention_ms, 77);
+    ck_assert_int_eq(config.log.segment_bytes, base.log.segment_bytes);
+}
+END_TEST
+
+SUITE_MAIN("cluster/topic_config", SUITE_TEST(each_value_is_taken_or_refused_by_name),
+           SUITE_TEST(what_is_set_is_what_is_shown_and_nothing_else_moves),
+           SUITE_TEST(settings_in_force_are_used_as_far_as_they_make_sense))
