@@ -1,6 +1,7 @@
 #include "broker/net/connection.h"
 
 #include "broker/handlers/handlers.h"
+#include "broker/net/disk_threads.h"
 #include "broker/net/dispatch.h"
 #include "broker/net/listener_counts.h"
 #include "proto/base/diag.h"
@@ -8,6 +9,7 @@
 #include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -438,18 +440,66 @@ void connection_reply(struct connection *c, Brook__Response *response, struct lo
     mark_dirty(c);
 }
 
+/* On a disk thread. What can not be read will fail again, and be told, when it is sent. */
+static void read_cold(struct disk_work *work)
+{
+    struct connection *c = CONTAINER_OF(work, struct connection, warming);
+    char waste[65536];
+    size_t done = 0;
+    posix_fadvise(c->cold.fd, c->cold.position, (off_t)c->cold.bytes, POSIX_FADV_WILLNEED);
+    while (done < c->cold.bytes) {
+        ssize_t n = pread(c->cold.fd, waste, sizeof waste, c->cold.position + (off_t)done);
+        if (n == 0 || (n < 0 && errno != EINTR))
+            break;
+        done += n > 0 ? (size_t)n : 0;
+    }
+}
+
+static void go_on_warm(struct disk_work *work)
+{
+    struct connection *c = CONTAINER_OF(work, struct connection, warming);
+    loop_turn_begin(c->loop);
+    close(c->cold.fd);
+    c->is_warming = false;
+    c->sent_ns = c->loop->face.now_ns;
+    output_warmed(&c->out, &c->cold);
+    mark_dirty(c);
+    connection_request_ended(c);
+}
+
+/* Let a disk thread wait for the disk instead of the loop. Without a descriptor for that the loop waits. */
+static void warm(struct connection *c, const struct output_cold *cold)
+{
+    c->cold = *cold;
+    c->cold.fd = c->loop->disk_threads ? dup(cold->fd) : -1;
+    if (c->cold.fd < 0) {
+        output_warmed(&c->out, cold);
+        mark_dirty(c);
+        return;
+    }
+    c->is_warming = true;
+    c->requests_count++;
+    c->warming = (struct disk_work){.run = read_cold, .done = go_on_warm, .inbox = &c->loop->inbox};
+    disk_threads_submit(c->loop->disk_threads, &c->warming);
+}
+
 static void flush(struct connection *c)
 {
     size_t sent;
-    int r = output_flush(&c->out, c->fd, OUTPUT_BYTES_PER_TURN, &sent);
+    struct output_cold cold;
+    int r = output_flush(&c->out, c->fd, OUTPUT_BYTES_PER_TURN, &sent, &cold);
     if (sent)
         c->sent_ns = c->loop->face.now_ns;
     if (r == -BROOK_E_STORAGE_ERROR)
         connection_complain(c, "records that were promised can not be read from the log");
-    if (r == 0 || r == -BROOK_E_AGAIN || r == -BROOK_E_BUSY)
+    if (r == 0 || r == -BROOK_E_AGAIN || r == -BROOK_E_BUSY) {
         set_writing(c, r < 0);
-    else
+    } else if (r == -BROOK_E_LOCKED) {
+        set_writing(c, false);
+        warm(c, &cold);
+    } else {
         connection_doom(c);
+    }
 }
 
 /* All is answered and sent. */
@@ -503,7 +553,7 @@ void connection_settle(struct connection *c)
         c->has_woken = true;
         handlers_peer_wake(&c->peer);
     }
-    if (!output_is_empty(&c->out))
+    if (!output_is_empty(&c->out) && !c->is_warming)
         flush(c);
     if (c->state == CONNECTION_OPEN) {
         settle_reading(c);
@@ -551,7 +601,7 @@ void connection_check(struct connection *c)
         return;
     if (c->state == CONNECTION_OPEN && !c->peer.version && now - c->opened_ns > s->hello_ms_max * MS)
         why = "it did not say hello in time";
-    else if (!output_is_empty(&c->out) && now - c->sent_ns > s->send_ms_max * MS)
+    else if (!output_is_empty(&c->out) && !c->is_warming && now - c->sent_ns > s->send_ms_max * MS)
         why = "it does not read its answers";
     else if (frame_is_too_slow(c))
         why = "a frame was begun and not finished in time";
