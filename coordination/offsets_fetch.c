@@ -68,8 +68,8 @@ static void fetch_reply(struct inbox_item *item)
     for (size_t i = 0; !reply.err && i < fetch->nodes_count; i++) {
         const struct fetch_node *node = &fetch->nodes[i];
         if (!node->gone)
-            fetch->fetched[reply.count++] =
-                (struct offsets_fetched){node->topic, node->partition, node->offset, node->version, node->err};
+            fetch->fetched[reply.count++] = (struct offsets_fetched){node->topic, node->partition,
+                                                                     node->offset, node->version, node->err};
     }
     fetch->callback(fetch->arg, &reply);
     fetch_free(fetch);
@@ -146,8 +146,8 @@ static int add_node(struct fetch *fetch, const char *topic, int32_t partition)
         fetch->nodes = nodes;
         fetch->nodes_capacity = capacity;
     }
-    fetch->nodes[fetch->nodes_count++] =
-        (struct fetch_node){.fetch = fetch, .topic = topic, .partition = partition, .offset = -1, .version = -1};
+    fetch->nodes[fetch->nodes_count++] = (struct fetch_node){
+        .fetch = fetch, .topic = topic, .partition = partition, .offset = -1, .version = -1};
     return 0;
 }
 
@@ -179,7 +179,8 @@ static void ask_partitions(struct fetch *fetch)
         struct path path;
         path_group_offsets(&path, fetch->group, listing->topic);
         fetch->open++;
-        coordinator_children(fetch->offsets->coordinator, path.text, fetch_call(fetch, on_partitions, listing));
+        coordinator_children(fetch->offsets->coordinator, path.text,
+                             fetch_call(fetch, on_partitions, listing));
     }
 }
 
@@ -188,7 +189,8 @@ static void fetch_go_on(struct fetch *fetch)
 {
     if (!fetch->err)
         ask_partitions(fetch);
-    if (!fetch->err && fetch->topics_read == fetch->topics_count && (fetch->open == 0 || fetch->nodes_asked > 0))
+    if (!fetch->err && fetch->topics_read == fetch->topics_count &&
+        (fetch->open == 0 || fetch->nodes_asked > 0))
         ask_nodes(fetch);
     if (fetch->open == 0)
         fetch_end(fetch);

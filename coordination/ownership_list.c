@@ -91,7 +91,8 @@ static void on_children(void *arg, const struct coordinator_reply *reply)
     list_go_on(list);
 }
 
-void ownership_list(struct ownership *ownership, const char *topic, ownership_list_callback *callback, void *arg)
+void ownership_list(struct ownership *ownership, const char *topic, ownership_list_callback *callback,
+                    void *arg)
 {
     struct list *list = calloc(1, sizeof *list);
     if (!list) {
@@ -101,5 +102,6 @@ void ownership_list(struct ownership *ownership, const char *topic, ownership_li
     *list = (struct list){.ownership = ownership, .callback = callback, .arg = arg};
     path_group_owners(&list->folder, ownership->group, topic);
     ownership_ref(ownership);
-    coordinator_children(ownership->coordinator, list->folder.text, ownership_call(ownership, on_children, list));
+    coordinator_children(ownership->coordinator, list->folder.text,
+                         ownership_call(ownership, on_children, list));
 }

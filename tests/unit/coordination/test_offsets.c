@@ -82,9 +82,11 @@ static bool claim_is_done(void *arg)
     return ((struct claim *)arg)->done;
 }
 
-typedef void ownership_verb(struct ownership *, const char *, int32_t, uint64_t, ownership_callback *, void *);
+typedef void ownership_verb(struct ownership *, const char *, int32_t, uint64_t, ownership_callback *,
+                            void *);
 
-static struct ownership_reply own(struct caller *k, struct ownership *o, ownership_verb *verb, int32_t partition)
+static struct ownership_reply own(struct caller *k, struct ownership *o, ownership_verb *verb,
+                                  int32_t partition)
 {
     struct claim c = {0};
     verb(o, "t", partition, 77, on_claim, &c);
@@ -113,11 +115,12 @@ static bool commit_is_done(void *arg)
     return ((struct commit *)arg)->answers > 0;
 }
 
-static void commit_begin(struct place *x, const char *member, const struct offsets_entry *entries, size_t count,
-                         struct commit *c)
+static void commit_begin(struct place *x, const char *member, const struct offsets_entry *entries,
+                         size_t count, struct commit *c)
 {
     memset(c, 0, sizeof *c);
-    ck_assert_int_eq(offsets_commit(x->offsets, GROUP, member, entries, count, &x->broker.inbox, on_commit, c), 0);
+    ck_assert_int_eq(
+        offsets_commit(x->offsets, GROUP, member, entries, count, &x->broker.inbox, on_commit, c), 0);
 }
 
 static void commit_end(struct place *x, struct commit *c)
@@ -163,7 +166,8 @@ static bool fetch_is_done(void *arg)
     return ((struct fetch *)arg)->done;
 }
 
-static void fetch(struct place *x, const char *group, const char *const *topics, size_t count, struct fetch *f)
+static void fetch(struct place *x, const char *group, const char *const *topics, size_t count,
+                  struct fetch *f)
 {
     memset(f, 0, sizeof *f);
     ck_assert_int_eq(offsets_fetch(x->offsets, group, topics, count, &x->broker.inbox, on_fetch, f), 0);
@@ -440,9 +444,9 @@ START_TEST(what_makes_no_sense_is_refused_before_anything_is_written)
                      -BROOK_E_ILLEGAL_NAME);
     ck_assert_int_eq(offsets_commit(x.offsets, GROUP, NULL, entries, 0, &x.broker.inbox, on_commit, &c),
                      -BROOK_E_INVALID);
-    ck_assert_int_eq(
-        offsets_commit(x.offsets, GROUP, NULL, entries, OFFSETS_ENTRIES_MAX + 1, &x.broker.inbox, on_commit, &c),
-        -BROOK_E_TOO_MANY);
+    ck_assert_int_eq(offsets_commit(x.offsets, GROUP, NULL, entries, OFFSETS_ENTRIES_MAX + 1, &x.broker.inbox,
+                                    on_commit, &c),
+                     -BROOK_E_TOO_MANY);
     static struct fetch f;
     fetch(&x, GROUP, NULL, 0, &f);
     ck_assert_uint_eq(f.count, 0);
