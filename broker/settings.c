@@ -409,7 +409,7 @@ void settings_print(const struct settings *s, FILE *to)
           to);
     for (size_t i = 0; i < settings_table_count; i++) {
         const struct setting *row = &settings_table[i];
-        char value[4096];
+        char value[LINE_BYTES_MAX];
         format_value(s, row, value, sizeof value);
         if (!s->is_given[i] && !row->default_value)
             value[0] = '\0';
@@ -422,7 +422,7 @@ void settings_print(const struct settings *s, FILE *to)
 void settings_visit(const struct settings *s, settings_visitor *visitor, void *arg)
 {
     for (size_t i = 0; i < settings_table_count; i++) {
-        char value[4096] = "";
+        char value[LINE_BYTES_MAX] = "";
         if (s->is_given[i] || settings_table[i].default_value)
             format_value(s, &settings_table[i], value, sizeof value);
         visitor(arg, settings_table[i].name, value, !s->is_given[i], settings_table[i].description);
@@ -433,7 +433,7 @@ void settings_compare(const struct settings *from, const struct settings *to, se
                       void *arg)
 {
     for (size_t i = 0; i < settings_table_count; i++) {
-        char before[4096], after[4096];
+        char before[LINE_BYTES_MAX], after[LINE_BYTES_MAX];
         format_value(from, &settings_table[i], before, sizeof before);
         format_value(to, &settings_table[i], after, sizeof after);
         if (strcmp(before, after) != 0)
