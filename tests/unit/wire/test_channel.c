@@ -24,8 +24,8 @@ struct fixture {
     struct channel *channel;
     int ready, closed, replies;
     struct brook_error why;
-    int errs[4096];        /* of replies, in the order they came */
-    uint8_t marks[4096];   /* what they were about: args are (fixture, mark) pairs */
+    int errs[4096];      /* of replies, in the order they came */
+    uint8_t marks[4096]; /* what they were about: args are (fixture, mark) pairs */
     bool free_in_callback;
     bool send_in_callback;
 };
@@ -54,7 +54,10 @@ static void fixture_open(struct fixture *f, int connect_timeout_ms)
     f->base = event_base_new();
     ck_assert_int_eq(pool_new(POOL_BYTES, POOL_BYTES, &f->pool), 0);
     f->cluster = stub_cluster_new(1);
-    struct channel_settings settings = {.base = f->base, .pool = f->pool, .client_id = "test", .software = "test",
+    struct channel_settings settings = {.base = f->base,
+                                        .pool = f->pool,
+                                        .client_id = "test",
+                                        .software = "test",
                                         .frame_bytes_max = FRAME_BYTES_MAX_DEFAULT,
                                         .connect_timeout_ms = connect_timeout_ms};
     struct channel_events events = {.ready = on_ready, .closed = on_closed, .arg = f};
@@ -63,7 +66,8 @@ static void fixture_open(struct fixture *f, int connect_timeout_ms)
 
 static void fixture_connect(struct fixture *f)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                              .sin_port = htons(stub_cluster_port(f->cluster, 1))};
     ck_assert_int_eq(channel_connect(f->channel, (struct sockaddr *)&to, sizeof to), 0);
 }
@@ -195,7 +199,7 @@ START_TEST(replies_may_overtake_each_other)
 }
 END_TEST
 
-/* ---- what a broken peer does ---------------------------------------------------------------------------- */
+/* ---- what a broken peer does ------------------------------------------------------------------------ */
 
 static enum stub_verdict wrong_id(void *arg, const struct stub_request *q)
 {
@@ -228,9 +232,9 @@ START_TEST(an_unknown_correlation_id_closes_the_connection)
 END_TEST
 
 struct cut {
-    size_t keep;    /* bytes of the reply that are sent */
+    size_t keep; /* bytes of the reply that are sent */
     bool one_by_one;
-    size_t whole;   /* out: bytes of the reply */
+    size_t whole; /* out: bytes of the reply */
 };
 static enum stub_verdict cut_reply(void *arg, const struct stub_request *q)
 {
@@ -408,7 +412,8 @@ START_TEST(a_refused_connection_is_an_event)
 {
     struct fixture f;
     fixture_open(&f, 2000);
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(1)};
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(1)};
     ck_assert_int_eq(channel_connect(f.channel, (struct sockaddr *)&to, sizeof to), 0);
     ck_assert_int_eq(channel_connect(f.channel, (struct sockaddr *)&to, sizeof to), -BROOK_E_INVALID);
     wait_for(&f, &f.closed, 1);
@@ -420,7 +425,7 @@ START_TEST(a_refused_connection_is_an_event)
 }
 END_TEST
 
-/* ---- records -------------------------------------------------------------------------------------------- */
+/* ---- records ---------------------------------------------------------------------------------------- */
 
 static uint8_t pattern(size_t i)
 {
@@ -557,7 +562,7 @@ START_TEST(borrowed_records_leave_whole_behind_their_envelope)
 }
 END_TEST
 
-/* ---- re-entry ------------------------------------------------------------------------------------------- */
+/* ---- re-entry --------------------------------------------------------------------------------------- */
 
 START_TEST(a_channel_may_be_freed_and_used_in_its_callbacks)
 {
@@ -618,13 +623,16 @@ START_TEST(many_requests_share_system_calls)
 END_TEST
 
 SUITE_MAIN("wire/channel", SUITE_TEST(requests_queued_while_connecting_are_answered),
-           SUITE_TEST(a_late_reply_is_not_taken_for_another_requests), SUITE_TEST(replies_may_overtake_each_other),
+           SUITE_TEST(a_late_reply_is_not_taken_for_another_requests),
+           SUITE_TEST(replies_may_overtake_each_other),
            SUITE_TEST(an_unknown_correlation_id_closes_the_connection),
            SUITE_TEST_SLOW(a_disconnect_at_every_byte_of_a_reply_is_one_failure, 60),
-           SUITE_TEST(a_reply_byte_by_byte_is_put_together), SUITE_TEST(strangers_are_named_for_what_they_are),
-           SUITE_TEST(a_refused_hello_says_why), SUITE_TEST(a_peer_that_never_says_hello_is_given_up_in_time),
+           SUITE_TEST(a_reply_byte_by_byte_is_put_together),
+           SUITE_TEST(strangers_are_named_for_what_they_are), SUITE_TEST(a_refused_hello_says_why),
+           SUITE_TEST(a_peer_that_never_says_hello_is_given_up_in_time),
            SUITE_TEST(a_request_not_sent_by_its_deadline_is_taken_back),
-           SUITE_TEST(a_peer_that_falls_silent_costs_the_connection), SUITE_TEST(a_refused_connection_is_an_event),
+           SUITE_TEST(a_peer_that_falls_silent_costs_the_connection),
+           SUITE_TEST(a_refused_connection_is_an_event),
            SUITE_TEST(records_of_any_size_arrive_in_slabs_that_can_be_kept),
            SUITE_TEST(borrowed_records_leave_whole_behind_their_envelope),
            SUITE_TEST(a_channel_may_be_freed_and_used_in_its_callbacks),
