@@ -39,6 +39,7 @@ struct server {
     char host[256]; /* advertised */
     int port;
     int signals_fd;
+    uint32_t connections_max;
     int exit_status;
     bool is_done;
     int64_t watchdog_ns; /* 0: none */
@@ -110,7 +111,7 @@ static struct net_settings net_settings(const struct server *server)
         .queued_bytes_max = (size_t)s->queued_max_bytes,
         .requests_in_flight_max = (uint32_t)s->queued_max_requests,
         .output_bytes_max = (size_t)s->queued_max_reply_bytes,
-        .connections_max = (uint32_t)s->max_connections,
+        .connections_max = server->connections_max,
         .connections_per_address_max = (uint32_t)s->max_connections_per_ip,
         .hello_ms_max = s->connection_setup_timeout_ms,
         .idle_ms_max = s->connections_max_idle_ms,
@@ -198,18 +199,22 @@ static void choose_advertised(struct server *server)
 
 /* ---- the process --------------------------------------------------------------------------------------- */
 
-static void raise_descriptors(const struct server *server)
+/* As many as we may have; what is left after segments and the like limits connections. */
+static void raise_descriptors(struct server *server)
 {
     struct rlimit limit;
+    server->connections_max = (uint32_t)server->settings->max_connections;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return;
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
-    if (limit.rlim_cur != RLIM_INFINITY &&
-        limit.rlim_cur < (rlim_t)server->settings->max_connections + DESCRIPTORS_RESERVED)
-        diag_log(&server->diag, DIAG_INFO, "",
-                 "max.connections=%" PRId32 " can not be reached with %ju file descriptors",
-                 server->settings->max_connections, (uintmax_t)limit.rlim_cur);
+    rlim_t reserved = limit.rlim_cur / 4 < DESCRIPTORS_RESERVED ? limit.rlim_cur / 4 : DESCRIPTORS_RESERVED;
+    if (limit.rlim_cur == RLIM_INFINITY || server->connections_max <= limit.rlim_cur - reserved)
+        return;
+    server->connections_max = (uint32_t)(limit.rlim_cur - reserved);
+    diag_log(&server->diag, DIAG_INFO, "",
+             "max.connections is %" PRIu32 ", not %" PRId32 ": there are %ju file descriptors",
+             server->connections_max, server->settings->max_connections, (uintmax_t)limit.rlim_cur);
 }
 
 static int catch_signals(struct server *server)
@@ -251,6 +256,7 @@ static void take_over(struct server *server, const struct settings *fresh)
     s->socket_request_timeout_ms = fresh->socket_request_timeout_ms;
     s->socket_send_timeout_ms = fresh->socket_send_timeout_ms;
     set_diag(server);
+    raise_descriptors(server);
     struct net_settings net = net_settings(server);
     net_configure(server->net, &net);
 }

@@ -383,11 +383,17 @@ static size_t pull_bytes(const struct consumer_puller *puller)
     return wanted;
 }
 
+/* [locked] */
 static bool has_room(struct consumer_fetcher *f, size_t bytes)
 {
+    struct consumer_set *set = f->set;
     size_t in_use = pool_bytes_in_use(client_pool(f->client));
-    bool has = in_use == 0 || in_use + bytes <= (size_t)f->set->settings.queued_bytes_max;
-    f->set->is_starved |= !has;
+    bool has = in_use == 0 || in_use + bytes <= (size_t)set->settings.queued_bytes_max;
+    set->is_starved |= !has;
+    /* What is queued or out kicks when it comes back. Else the channel has the memory, of the reply that is being
+     * taken right now, and says nothing when it gives it up. */
+    if (!has && !set->ready && set->batches_out == 0)
+        fetcher_wake_at(f, set_now_ms() + 1);
     return has;
 }
 

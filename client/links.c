@@ -10,6 +10,8 @@
 #include <string.h>
 
 #define BOOTSTRAP_ID (-1)
+/* However short the setting, a dead broker is not tried without pause. */
+#define BACK_OFF_MS_MIN 10
 /* While no connection is ready, another address is tried besides after this long. */
 #define RACE_MS 250
 
@@ -43,7 +45,7 @@ struct links {
 
 static void connect_link(struct link *link);
 
-/* ---- one link ---------------------------------------------------------------------------------------- */
+/* ---- one link --------------------------------------------------------------------------------------- */
 
 static uint64_t next_random(struct links *links)
 {
@@ -62,6 +64,7 @@ static int back_off_ms(struct link *link)
     for (int i = 1; i < link->failures && ms < most; i++)
         ms *= 2;
     ms = ms < most ? ms : most;
+    ms = ms > BACK_OFF_MS_MIN ? ms : BACK_OFF_MS_MIN;
     int64_t fifth = ms / 5;
     return (int)(ms - fifth + (int64_t)(next_random(link->links) % (uint64_t)(2 * fifth + 1)));
 }
@@ -139,19 +142,20 @@ static int make_channel(struct link *link)
 {
     struct client *client = link->links->client;
     const brook_config *config = client_config(client);
-    struct channel_settings settings = {
-        .base = client_base(client),
-        .pool = client_pool(client),
-        .client_id = config_text(config, CONFIG_CLIENT_ID),
-        .software = "libbrook " BROOK_VERSION_TEXT,
-        .frame_bytes_max = (uint32_t)config_number(config, CONFIG_SOCKET_FRAME_BYTES_MAX),
-        .connect_timeout_ms = config_int(config, CONFIG_CONNECT_TIMEOUT),
-        .idle_timeout_ms = config_int(config, CONFIG_CONNECTIONS_MAX_IDLE)};
+    struct channel_settings settings = {.base = client_base(client),
+                                        .pool = client_pool(client),
+                                        .client_id = config_text(config, CONFIG_CLIENT_ID),
+                                        .software = "libbrook " BROOK_VERSION_TEXT,
+                                        .frame_bytes_max =
+                                            (uint32_t)config_number(config, CONFIG_SOCKET_FRAME_BYTES_MAX),
+                                        .connect_timeout_ms = config_int(config, CONFIG_CONNECT_TIMEOUT),
+                                        .idle_timeout_ms = config_int(config, CONFIG_CONNECTIONS_MAX_IDLE)};
     struct channel_events events = {.ready = on_ready, .closed = on_closed, .arg = link};
     return channel_new(&settings, &events, &link->channel);
 }
 
-/* No connection was begun: nothing was queued on it, so nobody is told; it is tried again while it is wanted. */
+/* No connection was begun: nothing was queued on it, so nobody is told; it is tried again while it is wanted.
+ */
 static void fail(struct link *link, int code, const char *text)
 {
     struct brook_error why;
@@ -184,8 +188,9 @@ static void on_resolved(void *arg, const struct resolver_answer *answer)
 static void refresh_address(struct link *link)
 {
     const struct metadata_broker *broker =
-        link->broker_id == BOOTSTRAP_ID ? NULL
-                                        : metadata_broker(client_metadata(link->links->client), link->broker_id);
+        link->broker_id == BOOTSTRAP_ID
+            ? NULL
+            : metadata_broker(client_metadata(link->links->client), link->broker_id);
     if (!broker)
         return;
     snprintf(link->host, sizeof link->host, "%s", broker->host);
@@ -244,7 +249,7 @@ static void link_free(struct link *link)
     free(link);
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------- */
+/* ---- all of them ------------------------------------------------------------------------------------ */
 
 struct channel *links_channel(struct links *links, int32_t broker_id, enum client_lane lane)
 {
@@ -286,7 +291,8 @@ static void add_brokers(struct links *links)
     size_t count = metadata_brokers(client_metadata(links->client), &brokers);
     for (size_t i = 0; i < count; i++)
         if (!find(links, brokers[i].broker_id, CLIENT_LANE_REQUESTS))
-            add(links, brokers[i].broker_id, CLIENT_LANE_REQUESTS, brokers[i].host, (uint16_t)brokers[i].port);
+            add(links, brokers[i].broker_id, CLIENT_LANE_REQUESTS, brokers[i].host,
+                (uint16_t)brokers[i].port);
 }
 
 /* Begin with one more candidate, chosen at random among those that rest or wait for nothing. */

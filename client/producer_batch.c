@@ -219,7 +219,8 @@ void producer_batch_drop_memory(brook_producer *p, struct produce_batch *batch)
     batch->slab = NULL;
     batch->data = NULL;
     /* Reports count, too, until they are fetched: else they would pile up without limit. */
-    size_t keeps = p->report ? BATCH_OVERHEAD_BYTES + (size_t)batch->writer.records_count * sizeof(void *) : 0;
+    size_t keeps =
+        p->report ? BATCH_OVERHEAD_BYTES + (size_t)batch->writer.records_count * sizeof(void *) : 0;
     p->used_bytes += keeps - batch->charge;
     batch->charge = keeps;
 }

@@ -8,7 +8,7 @@
 #define EXPIRY_MS_MIN 10
 #define EXPIRY_MS_MAX 1000
 
-/* ---- from the senders to the loop ---------------------------------------------------------------------------- */
+/* ---- from the senders to the loop ------------------------------------------------------------------- */
 
 void producer_wake(brook_producer *p)
 {
@@ -35,7 +35,7 @@ void producer_agenda(brook_producer *p, struct produce_partition *partition)
     p->agenda_tail = &partition->agenda_next;
 }
 
-/* ---- one look (loop) ----------------------------------------------------------------------------------------- */
+/* ---- one look (loop) -------------------------------------------------------------------------------- */
 
 /* Open batches that have lingered long enough: their partitions come on the agenda. */
 static void mark_due(brook_producer *p, int64_t now_ms)
@@ -59,8 +59,8 @@ static void add_counters(brook_producer *p)
     p->requests_sent = p->batches_sent = p->bytes_sent = p->retries = 0;
 }
 
-/* Under the lock, briefly: what the senders have left goes over to the loop. An open batch that is due is closed only
- * when it can leave now; until then it takes more records. */
+/* Under the lock, briefly: what the senders have left goes over to the loop. An open batch that is due is
+ * closed only when it can leave now; until then it takes more records. */
 static void collect(brook_producer *p, int64_t now_ms)
 {
     pthread_mutex_lock(&p->lock);
@@ -130,7 +130,7 @@ static int64_t wake_resting(brook_producer *p, int64_t now_ms)
     return next_ms;
 }
 
-/* ---- delivery.timeout.ms --------------------------------------------------------------------------------------- */
+/* ---- delivery.timeout.ms ---------------------------------------------------------------------------- */
 
 static void fail_batch(brook_producer *p, struct produce_batch *batch, int code)
 {
@@ -198,7 +198,7 @@ static void expire(brook_producer *p, int64_t now_ms)
     each_partition(p, expire_partition, now_ms);
 }
 
-/* ---- the pass ---------------------------------------------------------------------------------------------------- */
+/* ---- the pass --------------------------------------------------------------------------------------- */
 
 static void arm(brook_producer *p, int64_t now_ms, int64_t retry_ms)
 {
@@ -277,7 +277,7 @@ void producer_purge_all(brook_producer *p)
     producer_requests_purge(p);
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------------ */
+/* ---- events ----------------------------------------------------------------------------------------- */
 
 static void on_wake(struct inbox_item *item)
 {
@@ -302,7 +302,8 @@ static void on_channel_ready(void *arg, int32_t broker_id, enum client_lane lane
         producer_pump(arg);
 }
 
-static void on_channel_lost(void *arg, int32_t broker_id, enum client_lane lane, const struct brook_error *why)
+static void on_channel_lost(void *arg, int32_t broker_id, enum client_lane lane,
+                            const struct brook_error *why)
 {
     brook_producer *p = arg;
     for (struct produce_target *t = p->targets; t; t = t->next)
@@ -340,8 +341,10 @@ int producer_sender_start(brook_producer *p)
 {
     p->wake.run = on_wake;
     p->agenda_tail = &p->agenda_head;
-    p->listener = (struct client_listener){.channel_ready = on_channel_ready, .channel_lost = on_channel_lost,
-                                           .metadata_changed = on_metadata, .arg = p};
+    p->listener = (struct client_listener){.channel_ready = on_channel_ready,
+                                           .channel_lost = on_channel_lost,
+                                           .metadata_changed = on_metadata,
+                                           .arg = p};
     p->entries = calloc(PRODUCER_ENTRIES_MAX, sizeof *p->entries);
     p->entry_list = calloc(PRODUCER_ENTRIES_MAX, sizeof *p->entry_list);
     p->pump_event = event_new(client_base(p->client), -1, 0, on_pump, p);

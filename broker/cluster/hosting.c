@@ -262,13 +262,17 @@ static bool is_assigned(const struct hosting *hosting, const struct znode_replic
     return false;
 }
 
+void hosting_follow_one(struct hosting *hosting, const struct image_topic *topic, int32_t number)
+{
+    if (hosting->is_opened && !hosting->is_closing && number < topic->node.partitions_count &&
+        is_assigned(hosting, &topic->node.replicas[number]))
+        follow_partition(hosting, topic, number);
+}
+
 void hosting_follow(struct hosting *hosting, const struct image_topic *topic)
 {
-    if (!hosting->is_opened || hosting->is_closing)
-        return;
     for (int32_t i = 0; i < topic->node.partitions_count; i++)
-        if (is_assigned(hosting, &topic->node.replicas[i]))
-            follow_partition(hosting, topic, i);
+        hosting_follow_one(hosting, topic, i);
 }
 
 /* ---- giving up -------------------------------------------------------------------------------------- */

@@ -37,8 +37,8 @@ struct hosting_events {
     /* After hosting_open(), once: the directories are locked and every log in them was opened (or could not
      * be, which is that partition's affair). With an error the broker can not start. */
     void (*opened)(void *arg, const struct brook_error *error);
-    /* Something about the hosted partitions of this topic has changed: follow it again. */
-    void (*changed)(void *arg, const char *topic);
+    /* A partition was opened, or has left, or its settings are in force: follow it again. */
+    void (*changed)(void *arg, const char *topic, int32_t number);
     /* After hosting_close(), once: all is closed, and whether cleanly. */
     void (*closed)(void *arg, bool clean);
     void *arg;
@@ -66,6 +66,8 @@ void hosting_set_broker_epoch(struct hosting *hosting, int64_t broker_epoch);
 /* Make the hosted partitions of the topic what the image says: open, create, configure, lead, stop leading.
  */
 void hosting_follow(struct hosting *hosting, const struct image_topic *topic);
+/* The same for one of them; `number` may be one that the topic does not have. */
+void hosting_follow_one(struct hosting *hosting, const struct image_topic *topic, int32_t number);
 /* The partition if it is hosted here and open; borrowed. NULL: not (yet). */
 struct partition *hosting_find(struct hosting *hosting, const struct image_topic *topic, int32_t number);
 /* Whether it is led here. */

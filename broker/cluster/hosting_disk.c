@@ -116,6 +116,7 @@ static void open_done(struct disk_job *job)
     struct hosting *hosting = h->hosting;
     char subject[HOSTED_SUBJECT_BYTES];
     AUTO_FREE char *topic = strdup(h->topic);
+    int32_t number = h->number;
     hosting->opening--;
     if (h->is_cancelled) {
         /* What was clean before is so still; what is new was not made. */
@@ -133,7 +134,7 @@ static void open_done(struct disk_job *job)
         opened(h);
     }
     if (hosting->is_opened && topic)
-        hosting->events.changed(hosting->events.arg, topic);
+        hosting->events.changed(hosting->events.arg, topic, number);
     check_opened(hosting);
     hosting_check_closed(hosting);
 }
@@ -207,9 +208,10 @@ static void leave_done(struct disk_job *job)
         hosting->bad_ends += h->err != 0; /* stays in the table for the last checkpoint */
     } else {
         AUTO_FREE char *topic = strdup(h->topic);
+        int32_t number = h->number;
         hosted_remove(h);
         if (topic)
-            hosting->events.changed(hosting->events.arg, topic);
+            hosting->events.changed(hosting->events.arg, topic, number);
     }
     hosting_check_closed(hosting);
 }
@@ -259,7 +261,8 @@ void hosted_leave(struct hosted *h, enum hosted_end end)
         return start_leave(h);
     }
     partition_unref(TAKE(h->partition));
-    hosting->events.changed(hosting->events.arg, h->topic); /* so that the view lets go of it too */
+    hosting->events.changed(hosting->events.arg, h->topic,
+                            h->number); /* so that the view lets go of it too */
 }
 
 /* ---- directories ------------------------------------------------------------------------------------ */

@@ -44,8 +44,8 @@ struct hosted {
     struct topic_id topic_id;
     char *topic;
     int32_t number;
-    bool is_new;     /* the directory is made by us */
-    bool is_dropped; /* a directory without a topic id: it was removed (empty) or set aside at opening */
+    bool is_new;       /* the directory is made by us */
+    bool is_dropped;   /* a directory without a topic id: it was removed (empty) or set aside at opening */
     bool is_cancelled; /* the broker stops: the log was not opened */
     bool is_unwanted;
     bool is_configuring;

@@ -426,6 +426,11 @@ END_TEST
 
 /* ---- deletion --------------------------------------------------------------------------------------- */
 
+static bool second_directory_is_gone(void *arg)
+{
+    return !node_has_directory(arg, "t", 1);
+}
+
 START_TEST(deleted_topic_leaves_nothing_and_its_name_can_be_used_again)
 {
     struct world *w = world_begin(zk, "/delete");
@@ -451,7 +456,7 @@ START_TEST(deleted_topic_leaves_nothing_and_its_name_can_be_used_again)
     ck_assert_int_eq(node_create(w, n, "t", 1), 0);
     ck_assert(!topic_id_equal(&first, &node_topic(n, "t")->topic_id));
     node_wait_leader(w, n, "t", 0, 1);
-    ck_assert(!node_has_directory(n, "t", 1));
+    world_wait(w, second_directory_is_gone, n);
     world_end(w);
 }
 END_TEST
@@ -708,6 +713,42 @@ START_TEST(stop_is_bounded_and_clean_while_zookeeper_hangs)
 }
 END_TEST
 
+static bool knows_the_other_cluster(void *arg)
+{
+    struct brook_error why = {0};
+    return !cluster_is_ready(((struct node *)arg)->cluster, &why) && strstr(why.text, "another cluster");
+}
+
+/* As after a wrong DNS change, or when somebody wiped ZooKeeper: nothing of ours may be given up. */
+START_TEST(another_cluster_behind_the_same_address_is_not_joined)
+{
+    struct world *w = world_begin(zk, "/foreign");
+    struct node *n = world_node(w, 1);
+    char id[4096];
+    node_start(w, n);
+    node_wait_ready(w, n);
+    ck_assert_int_eq(node_create(w, n, "t", 1), 0);
+    node_wait_leader(w, n, "t", 0, 1);
+    snprintf(id, sizeof id, "%s", admin_get(w, PATH_CLUSTER_ID)->data);
+    for (int round = 0; round < 2; round++) {
+        if (round)
+            ck_assert_int_eq(admin_delete(w, PATH_CLUSTER_ID), 0);
+        else
+            ck_assert_int_eq(admin_set(w, PATH_CLUSTER_ID, "{\"version\":\"1\",\"id\":\"other\"}", -1), 0);
+        admin_expire(w, n);
+        world_wait(w, knows_the_other_cluster, n);
+        ck_assert(!admin_exists(w, "/brokers/ids/1"));
+        ck_assert(node_has_directory(n, "t", 0));
+        ck_assert(partition_is_leader(node_topic(n, "t")->partitions[0].local, NULL));
+        admin_create(w, PATH_CLUSTER_ID, id);
+        admin_set(w, PATH_CLUSTER_ID, id, -1);
+        world_wait(w, is_ready, n);
+    }
+    node_wait_leader(w, n, "t", 0, 1);
+    world_end(w);
+}
+END_TEST
+
 START_TEST(start_waits_for_a_zookeeper_that_is_not_there_yet)
 {
     struct zookeeper *own = zookeeper_start(NULL);
@@ -772,6 +813,7 @@ int main(void)
         SUITE_TEST_SLOW(zookeeper_away_for_less_than_a_session_changes_nothing, 60),
         SUITE_TEST_SLOW(zookeeper_away_for_longer_than_a_session_stops_change_only, 60),
         SUITE_TEST_SLOW(stop_is_bounded_and_clean_while_zookeeper_hangs, 60),
+        SUITE_TEST_SLOW(another_cluster_behind_the_same_address_is_not_joined, 60),
         SUITE_TEST_SLOW(start_waits_for_a_zookeeper_that_is_not_there_yet, 60),
         SUITE_TEST(clean_stop_is_named_at_the_next_registration),
     };

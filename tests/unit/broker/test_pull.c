@@ -5,6 +5,7 @@
 #include "tests/support/rig.h"
 #include "tests/support/suite.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -209,6 +210,37 @@ START_TEST(min_bytes_waits_for_enough)
     raw_pull(&x.c, &pull);
     ck_assert_uint_gt(x.c.records_bytes, 0);
     ck_assert_uint_lt(x.c.records_bytes, 1000);
+    end(&x);
+}
+END_TEST
+
+START_TEST(cold_records_are_read_and_sent)
+{
+    struct case_ x;
+    struct raw_pull pull;
+    int64_t first;
+    begin(&x, 1);
+    for (int i = 0; i < 6; i++)
+        raw_produce(&x.writer, &x.t, 0, 900000);
+    struct log *log = partition_log(fake_cluster_partition(x.rig.cluster, "t", 0));
+    raw_pull_init(&pull, &x.t, 0, 0);
+    pull.max_bytes = pull.entries[0].max_bytes = 4 << 20;
+    for (int round = 0; round < 5; round++) {
+        struct log_range range;
+        ck_assert_int_eq(log_flush(log), 0);
+        ck_assert_int_eq(log_read(log, 0, 1, 1 << 20, true, 1 << 20, &range), 0);
+        posix_fadvise(range.fd, 0, 0, POSIX_FADV_DONTNEED);
+        log_range_done(&range);
+        raw_send_pull(&x.c, &pull);
+        if (round == 3) { /* leaves while the disk is read */
+            raw_close(&x.c);
+            raw_open(&x.c, x.rig.port);
+            continue;
+        }
+        ck_assert_int_eq(raw_status(raw_receive(&x.c)), 0);
+        ck_assert_uint_eq(count_batches(&x.c, &first), 4);
+        ck_assert_int_eq(first, 0);
+    }
     end(&x);
 }
 END_TEST
@@ -634,7 +666,8 @@ SUITE_MAIN("broker/pull", SUITE_TEST(records_come_back_as_they_were_written),
            SUITE_TEST(a_batch_larger_than_asked_for_comes_all_the_same),
            SUITE_TEST(a_long_poll_wakes_when_another_loop_appends),
            SUITE_TEST(a_long_poll_ends_at_its_time_and_not_before), SUITE_TEST(waiting_is_capped),
-           SUITE_TEST(min_bytes_waits_for_enough), SUITE_TEST(a_session_names_only_what_changed),
+           SUITE_TEST(min_bytes_waits_for_enough), SUITE_TEST(cold_records_are_read_and_sent),
+           SUITE_TEST(a_session_names_only_what_changed),
            SUITE_TEST(a_position_that_was_not_moved_is_served_again),
            SUITE_TEST(what_is_forgotten_is_not_sent_any_more), SUITE_TEST(session_ids_and_epochs_are_checked),
            SUITE_TEST(a_newer_pull_supersedes_the_parked_one),

@@ -203,6 +203,11 @@ static void answer_in_session(const struct stub_request *q, uint32_t id)
     Brook__PullPartition *pointers[ENTRIES_MAX];
     Brook__Request request = *q->request;
     struct stub_request copy = *q;
+    struct session_entry first = s->entries[0];
+    if (s->count > 1) { /* somebody else's turn to be the first */
+        memmove(&s->entries[0], &s->entries[1], (s->count - 1) * sizeof first);
+        s->entries[s->count - 1] = first;
+    }
     for (unsigned i = 0; i < s->count; i++) {
         pointers[i] = &s->entries[i].asked;
         pointers[i]->topic_id.data = s->entries[i].topic_id;
@@ -223,10 +228,15 @@ static void answer_in_session(const struct stub_request *q, uint32_t id)
     ck_assert_int_eq(
         envelope_unpack_response(arena, frame + FRAME_PREFIX_BYTES, prefix.envelope_bytes, &response), 0);
     Brook__PullResponse *body = response->pull;
-    size_t count = 0;
-    bool has_news = false;
+    size_t count = 0, records_bytes = 0;
+    bool has_news = false, is_full = false;
     for (size_t i = 0; i < body->n_partitions; i++) {
         Brook__PulledPartition *pulled = body->partitions[i];
+        /* The first one may be larger than asked for, no other. */
+        is_full |= records_bytes > 0 && records_bytes + pulled->records_bytes > all.max_bytes;
+        if (is_full)
+            pulled->records_bytes = 0;
+        records_bytes += pulled->records_bytes;
         struct session_entry *e = &s->entries[i];
         bool is_told = pulled->records_bytes > 0 || pulled->status || pulled->high_watermark != e->told_end;
         has_news |= is_told;
@@ -239,8 +249,7 @@ static void answer_in_session(const struct stub_request *q, uint32_t id)
     body->session_id = id;
     response->has_correlation_id = 1;
     int delay_ms = has_news || q->request->pull->max_wait_ms == 0 ? 0 : 5;
-    stub_reply(q, response, frame + FRAME_PREFIX_BYTES + prefix.envelope_bytes, prefix.records_bytes,
-               delay_ms);
+    stub_reply(q, response, frame + FRAME_PREFIX_BYTES + prefix.envelope_bytes, records_bytes, delay_ms);
     arena_free(arena);
     free(frame);
 }
@@ -326,8 +335,22 @@ void fixture_close(struct consumer_fixture *f)
     pthread_mutex_destroy(&f->lock);
 }
 
+/* Takes over *data, the writer's buffer. */
+static size_t compress(struct batch_writer *w, uint8_t **data)
+{
+    struct codec *codec;
+    size_t room = BATCH_HEADER_BYTES + codec_bound(CODEC_ZSTD, w->bytes), bytes = 0;
+    uint8_t *to = malloc(room);
+    ck_assert_int_eq(codec_new(&codec), 0);
+    ck_assert_int_eq(batch_writer_finish_compressed(w, codec, CODEC_ZSTD, -1, -1, -1, to, room, &bytes), 0);
+    codec_free(codec);
+    free(*data);
+    *data = to;
+    return bytes;
+}
+
 static size_t make_batch(struct consumer_fixture *f, const char *topic, int32_t partition, int count,
-                         size_t value_bytes, uint8_t **ret_data)
+                         size_t value_bytes, bool is_compressed, uint8_t **ret_data)
 {
     int64_t base = stub_cluster_end_offset(f->cluster, topic, partition);
     size_t room = BATCH_HEADER_BYTES + (size_t)count * (value_bytes + 100);
@@ -350,14 +373,23 @@ static size_t make_batch(struct consumer_fixture *f, const char *topic, int32_t 
     }
     free(value);
     *ret_data = data;
-    return batch_writer_finish(&w, -1, -1, -1);
+    return is_compressed ? compress(&w, ret_data) : batch_writer_finish(&w, -1, -1, -1);
 }
 
 void fixture_append(struct consumer_fixture *f, const char *topic, int32_t partition, int count,
                     size_t value_bytes)
 {
     uint8_t *data;
-    size_t bytes = make_batch(f, topic, partition, count, value_bytes, &data);
+    size_t bytes = make_batch(f, topic, partition, count, value_bytes, false, &data);
+    ck_assert_int_ge(stub_cluster_append(f->cluster, topic, partition, data, bytes), 0);
+    free(data);
+}
+
+void fixture_append_compressed(struct consumer_fixture *f, const char *topic, int32_t partition, int count,
+                               size_t value_bytes)
+{
+    uint8_t *data;
+    size_t bytes = make_batch(f, topic, partition, count, value_bytes, true, &data);
     ck_assert_int_ge(stub_cluster_append(f->cluster, topic, partition, data, bytes), 0);
     free(data);
 }
@@ -365,7 +397,7 @@ void fixture_append(struct consumer_fixture *f, const char *topic, int32_t parti
 void fixture_append_damaged(struct consumer_fixture *f, const char *topic, int32_t partition, int count)
 {
     uint8_t *data;
-    size_t bytes = make_batch(f, topic, partition, count, 0, &data);
+    size_t bytes = make_batch(f, topic, partition, count, 0, false, &data);
     data[bytes - 10] ^= 0x20;
     ck_assert_int_ge(stub_cluster_append(f->cluster, topic, partition, data, bytes), 0);
     free(data);

@@ -45,6 +45,9 @@ void fixture_close(struct consumer_fixture *f);
 /* Append one batch of `count` records "topic/partition/offset" of `value_bytes` (0: as short as it is). */
 void fixture_append(struct consumer_fixture *f, const char *topic, int32_t partition, int count,
                     size_t value_bytes);
+/* The same, compressed with zstd. */
+void fixture_append_compressed(struct consumer_fixture *f, const char *topic, int32_t partition, int count,
+                               size_t value_bytes);
 /* Append a batch with one byte of a record changed. */
 void fixture_append_damaged(struct consumer_fixture *f, const char *topic, int32_t partition, int count);
 /* Poll until a batch comes; fails the test on anything but "nothing yet". */

@@ -372,12 +372,13 @@ START_TEST(a_topic_made_anew_is_read_from_its_beginning)
     stub_cluster_add_topic(f.cluster, "t", 1);
     fixture_append(&f, "t", 0, 50, 0);
     fixture_assign(&f, "t", 0, 0);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         int64_t at = 0;
-        fixture_read_to(&f, 0, &at, 50 - i);
+        int count = 50 + i * (i % 2 ? 5 : -5); /* more than before, and fewer */
+        fixture_read_to(&f, 0, &at, stub_cluster_end_offset(f.cluster, "t", 0));
         stub_cluster_remove_topic(f.cluster, "t");
         stub_cluster_add_topic(f.cluster, "t", 1);
-        fixture_append(&f, "t", 0, 49 - i, 0);
+        fixture_append(&f, "t", 0, count, 0);
     }
     fixture_close(&f);
 }

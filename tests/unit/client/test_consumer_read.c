@@ -1,7 +1,9 @@
 #include "proto/base/err.h"
+#include "proto/wire/frame.h"
 #include "tests/unit/client/consumer_fixture.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -180,6 +182,62 @@ START_TEST(a_seek_drops_what_was_fetched)
 }
 END_TEST
 
+/* Answers pulls from these two places late, the second one later; each once. */
+struct delay {
+    int64_t first, second;
+    _Atomic unsigned waiting;
+};
+
+static enum stub_verdict delay_two(void *arg, const struct stub_request *q)
+{
+    struct delay *d = arg;
+    if (q->request->body_case != BROOK__REQUEST__BODY_PULL || q->request->pull->n_partitions != 1)
+        return STUB_PASS;
+    int64_t offset = q->request->pull->partitions[0]->offset;
+    if (!(d->waiting == 0 && offset == d->first) && !(d->waiting == 1 && offset == d->second))
+        return STUB_PASS;
+    stub_reply_default(q, offset == d->first ? 100 : 250);
+    d->waiting++;
+    return STUB_DONE;
+}
+
+static bool is_waiting(void *arg)
+{
+    return ((struct delay *)arg)->waiting > 0;
+}
+
+/* `start` = 80: the first pull of the session is late, and nothing can follow before its answer; else another
+ * pull goes out besides. */
+static void seek_during_pull(int64_t start)
+{
+    struct consumer_fixture f;
+    struct delay delay = {.first = 80, .second = 15};
+    brook_batch *batch;
+    fixture_open(&f, 1);
+    stub_cluster_add_topic(f.cluster, "t", 1);
+    for (int i = 0; i < 10; i++)
+        fixture_append(&f, "t", 0, 10, 0);
+    f.function = delay_two;
+    f.function_arg = &delay;
+    fixture_assign(&f, "t", 0, start);
+    if (start != 80) {
+        ck_assert_int_eq(brook_consumer_poll(f.consumer, 50, &batch, NULL), -BROOK_E_AGAIN);
+        ck_assert_int_eq(brook_consumer_seek(f.consumer, "t", 0, 80, &f.error), 0);
+    }
+    ck_assert(suite_wait(is_waiting, &delay, WAIT_MS));
+    ck_assert_int_eq(brook_consumer_seek(f.consumer, "t", 0, 15, &f.error), 0);
+    int64_t at = 15;
+    fixture_read_to(&f, 0, &at, 100);
+    fixture_close(&f);
+}
+
+START_TEST(answers_that_were_on_their_way_when_a_seek_came_are_void)
+{
+    seek_during_pull(80);
+    seek_during_pull(100);
+}
+END_TEST
+
 START_TEST(a_paused_partition_rests_and_goes_on_where_it_was)
 {
     struct consumer_fixture f;
@@ -274,6 +332,118 @@ START_TEST(batches_that_are_out_stop_the_flow_until_they_come_back)
 }
 END_TEST
 
+static int64_t memory_of(struct consumer_fixture *f)
+{
+    char *text = brook_consumer_statistics(f->consumer);
+    const char *at = strstr(text, "\"memory_bytes\":");
+    int64_t bytes = at ? atoll(at + strlen("\"memory_bytes\":")) : -1;
+    free(text);
+    return bytes;
+}
+
+START_TEST(what_is_fetched_ahead_stays_within_its_limit)
+{
+    struct consumer_fixture f;
+    struct brook_position positions[MANY];
+    fixture_open(&f, 1);
+    fixture_set(&f, "queued.max.bytes", "1000000");
+    fixture_set(&f, "max.partition.fetch.bytes", "200000");
+    stub_cluster_add_topic(f.cluster, "t", MANY);
+    for (int i = 0; i < MANY; i++) {
+        positions[i] = (struct brook_position){"t", i, 0};
+        for (int k = 0; k < 4; k++)
+            fixture_append(&f, "t", i, 10, 10000);
+    }
+    fixture_start(&f);
+    ck_assert_int_eq(brook_consumer_assign(f.consumer, positions, MANY, &f.error), 0);
+    const struct timespec step = {.tv_nsec = 10000000};
+    for (int i = 0; i < 40; i++) {
+        /* One pull may be on its way, and slabs are powers of two. */
+        ck_assert_int_le(memory_of(&f), 3 << 20);
+        nanosleep(&step, NULL);
+    }
+    ck_assert_int_gt(memory_of(&f), 0);
+    for (int64_t sum = 0; sum < MANY * 40;) {
+        brook_batch *batch = fixture_poll(&f);
+        struct brook_message m;
+        while (brook_batch_next(batch, &m) == 0)
+            sum++;
+        brook_batch_release(batch);
+    }
+    fixture_close(&f);
+}
+END_TEST
+
+START_TEST(expanded_batches_that_are_out_count_with_their_size)
+{
+    struct consumer_fixture f;
+    fixture_open(&f, 1);
+    fixture_set(&f, "queued.max.bytes", "2000000");
+    stub_cluster_add_topic(f.cluster, "t", 1);
+    for (int i = 0; i < 60; i++)
+        fixture_append_compressed(&f, "t", 0, 10, 30000);
+    fixture_assign(&f, "t", 0, 0);
+    brook_batch *held[60];
+    size_t count = 0;
+    while (brook_consumer_poll(f.consumer, 200, &held[count], NULL) == 0)
+        count++;
+    ck_assert_uint_ge(count, 2);
+    ck_assert_uint_le(count, 8);
+    int64_t at = 0;
+    for (size_t i = 0; i < count; i++) {
+        at = fixture_check_batch(&f, held[i], at);
+        brook_batch_release(held[i]);
+    }
+    fixture_read_to(&f, 0, &at, 600);
+    fixture_close(&f);
+}
+END_TEST
+
+/* A broker that sends partial batches when more was not asked for. */
+static enum stub_verdict cut_to_limit(void *arg, const struct stub_request *q)
+{
+    size_t bytes, most;
+    if (q->request->body_case != BROOK__REQUEST__BODY_PULL || q->request->pull->n_partitions != 1)
+        return STUB_PASS;
+    uint8_t *frame = stub_render_default(q, &bytes);
+    struct frame_prefix prefix;
+    struct arena *arena;
+    Brook__Response *response;
+    ck_assert_int_eq(frame_parse(frame, bytes, UINT32_MAX, ENVELOPE_BYTES_MAX_BROKER, &prefix, NULL), 0);
+    ck_assert_int_eq(arena_new(1 << 20, &arena), 0);
+    envelope_unpack_response(arena, frame + FRAME_PREFIX_BYTES, prefix.envelope_bytes, &response);
+    most = q->request->pull->partitions[0]->max_bytes;
+    if (prefix.records_bytes > most) {
+        response->pull->partitions[0]->records_bytes = (uint32_t)most;
+        stub_reply(q, response, frame + FRAME_PREFIX_BYTES + prefix.envelope_bytes, most, 0);
+    } else {
+        stub_reply_default(q, 0);
+    }
+    arena_free(arena);
+    free(frame);
+    return STUB_DONE;
+}
+
+START_TEST(a_partial_first_batch_makes_the_consumer_ask_for_more)
+{
+    static const char *const limits[] = {"1", "60", "61", "100", "5000"};
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
+        struct consumer_fixture f;
+        fixture_open(&f, 1);
+        f.no_sessions = true;
+        f.function = cut_to_limit;
+        fixture_set(&f, "max.partition.fetch.bytes", limits[i]);
+        stub_cluster_add_topic(f.cluster, "t", 1);
+        for (int k = 0; k < 5; k++)
+            fixture_append(&f, "t", 0, 10, 700);
+        fixture_assign(&f, "t", 0, 0);
+        int64_t at = 0;
+        fixture_read_to(&f, 0, &at, 50);
+        fixture_close(&f);
+    }
+}
+END_TEST
+
 START_TEST(a_batch_larger_than_every_limit_comes_whole)
 {
     struct consumer_fixture f;
@@ -300,16 +470,19 @@ START_TEST(no_partition_waits_for_another_to_end)
     stub_cluster_add_topic(f.cluster, "t", 2);
     for (int i = 0; i < 200; i++)
         fixture_append(&f, "t", 0, 10, 1000);
-    fixture_append(&f, "t", 1, 10, 10);
     fixture_start(&f);
     ck_assert_int_eq(brook_consumer_assign(f.consumer, both, 2, &f.error), 0);
+    brook_batch_release(fixture_poll(&f));
+    fixture_append(&f, "t", 1, 10, 10);
     int polls = 0;
+    const struct timespec work = {.tv_nsec = 5000000}; /* time enough to fetch more */
     for (bool seen = false; !seen; polls++) {
         brook_batch *batch = fixture_poll(&f);
         seen = brook_batch_partition(batch) == 1;
+        nanosleep(&work, NULL);
         brook_batch_release(batch);
     }
-    ck_assert_int_le(polls, 6);
+    ck_assert_int_le(polls, 12);
     fixture_close(&f);
 }
 END_TEST
@@ -475,6 +648,59 @@ START_TEST(calls_of_other_threads_do_not_disturb)
 }
 END_TEST
 
+struct sought {
+    struct consumer_fixture *f;
+    _Atomic unsigned beginnings; /* batches from offset 0 on */
+    _Atomic bool is_over;
+    unsigned seen;
+};
+
+static void *count_beginnings(void *arg)
+{
+    struct sought *s = arg;
+    while (!s->is_over) {
+        brook_batch *batch;
+        struct brook_message m;
+        if (brook_consumer_poll(s->f->consumer, 5, &batch, NULL) < 0)
+            continue;
+        if (brook_batch_next(batch, &m) == 0 && m.offset == 0)
+            s->beginnings++;
+        brook_batch_release(batch);
+    }
+    return NULL;
+}
+
+static bool has_begun(void *arg)
+{
+    struct sought *s = arg;
+    return s->beginnings > s->seen;
+}
+
+START_TEST(a_seek_in_the_middle_of_a_poll_is_not_lost)
+{
+    struct consumer_fixture f;
+    struct sought s = {.f = &f};
+    pthread_t thread;
+    fixture_open(&f, 1);
+    stub_cluster_add_topic(f.cluster, "t", 1);
+    for (int i = 0; i < 40; i++)
+        fixture_append_compressed(&f, "t", 0, 10, 400000); /* long to expand */
+    fixture_assign(&f, "t", 0, 0);
+    pthread_create(&thread, NULL, count_beginnings, &s);
+    uint64_t random = suite_seed();
+    for (int i = 0; i < 100; i++) {
+        ck_assert(suite_wait(has_begun, &s, WAIT_MS));
+        const struct timespec pause = {.tv_nsec = (long)suite_random_below(&random, 8000000)};
+        nanosleep(&pause, NULL);
+        s.seen = s.beginnings;
+        ck_assert_int_eq(brook_consumer_seek(f.consumer, "t", 0, 0, &f.error), 0);
+    }
+    s.is_over = true;
+    pthread_join(thread, NULL);
+    fixture_close(&f);
+}
+END_TEST
+
 /* ---- what it says about itself ---- */
 
 START_TEST(position_lag_assignment_and_statistics_agree)
@@ -530,11 +756,16 @@ SUITE_MAIN("client/consumer_read", SUITE_TEST(assigned_partitions_are_read_from_
            SUITE_TEST(latest_skips_what_is_there), SUITE_TEST(a_stored_offset_is_taken_up),
            SUITE_TEST(a_broker_without_sessions_is_served_too), SUITE_TEST(sessions_name_only_what_changed),
            SUITE_TEST(all_partitions_come_each_in_order), SUITE_TEST(a_seek_drops_what_was_fetched),
+           SUITE_TEST(answers_that_were_on_their_way_when_a_seek_came_are_void),
            SUITE_TEST(a_paused_partition_rests_and_goes_on_where_it_was),
            SUITE_TEST(a_seek_to_a_time_asks_the_leader),
            SUITE_TEST(batches_that_are_out_stop_the_flow_until_they_come_back),
+           SUITE_TEST(what_is_fetched_ahead_stays_within_its_limit),
+           SUITE_TEST(expanded_batches_that_are_out_count_with_their_size),
+           SUITE_TEST(a_partial_first_batch_makes_the_consumer_ask_for_more),
            SUITE_TEST(a_batch_larger_than_every_limit_comes_whole),
            SUITE_TEST(no_partition_waits_for_another_to_end), SUITE_TEST(batches_outlive_the_consumer),
            SUITE_TEST(workers_release_in_any_order), SUITE_TEST(calls_of_other_threads_do_not_disturb),
+           SUITE_TEST(a_seek_in_the_middle_of_a_poll_is_not_lost),
            SUITE_TEST(position_lag_assignment_and_statistics_agree),
            SUITE_TEST(wrong_calls_are_refused_with_a_sentence))

@@ -72,7 +72,10 @@ static void send_one(struct fixture *f, int32_t partition)
 {
     char text[16];
     snprintf(text, sizeof text, "%d", f->sent);
-    struct brook_record record = {.topic = "t", .partition = partition, .value = text, .value_bytes = strlen(text),
+    struct brook_record record = {.topic = "t",
+                                  .partition = partition,
+                                  .value = text,
+                                  .value_bytes = strlen(text),
                                   .opaque = (void *)(uintptr_t)(++f->sent)};
     ck_assert_int_eq(brook_producer_send(f->producer, &record, BROOK_SEND_WAIT, NULL), 0);
 }
@@ -106,10 +109,10 @@ static void fixture_close(struct fixture *f)
 /* What the log of one partition holds. */
 struct log_check {
     struct fixture *f;
-    int last;             /* the highest number so far */
+    int last; /* the highest number so far */
     int64_t duplicates;
-    bool in_order;        /* first appearances rise */
-    unsigned char *seen;  /* per number */
+    bool in_order;       /* first appearances rise */
+    unsigned char *seen; /* per number */
 };
 
 static void check_record(void *arg, const struct record *record)
@@ -178,12 +181,13 @@ static bool is_produce(const struct stub_request *q)
     return q->request->body_case == BROOK__REQUEST__BODY_PRODUCE;
 }
 
-/* ---- order --------------------------------------------------------------------------------------------------- */
+/* ---- order ------------------------------------------------------------------------------------------ */
 
 static enum stub_verdict fail_every_third(void *arg, const struct stub_request *q)
 {
-    static const int codes[] = {BROOK_E_NOT_ENOUGH_REPLICAS, BROOK_E_BUSY, BROOK_E_STORAGE_FULL, BROOK_E_CORRUPT_BATCH,
-                                BROOK_E_NOT_LEADER, 4711, BROOK_E_REQUEST_EXPIRED};
+    static const int codes[] = {BROOK_E_NOT_ENOUGH_REPLICAS, BROOK_E_BUSY,       BROOK_E_STORAGE_FULL,
+                                BROOK_E_CORRUPT_BATCH,       BROOK_E_NOT_LEADER, 4711,
+                                BROOK_E_REQUEST_EXPIRED};
     if (!is_produce(q) || q->number % 3)
         return STUB_PASS;
     reply_code(q, codes[q->number / 3 % 7]);
@@ -249,7 +253,7 @@ START_TEST(each_partition_of_a_request_is_judged_for_itself)
 }
 END_TEST
 
-/* ---- lost answers ---------------------------------------------------------------------------------------------- */
+/* ---- lost answers ----------------------------------------------------------------------------------- */
 
 static enum stub_verdict store_and_hang_up(void *arg, const struct stub_request *q)
 {
@@ -332,7 +336,7 @@ START_TEST(a_refusal_for_good_is_reported_without_a_retry)
 }
 END_TEST
 
-/* ---- leaders ------------------------------------------------------------------------------------------------------ */
+/* ---- leaders ---------------------------------------------------------------------------------------- */
 
 START_TEST(a_leader_that_moves_is_followed)
 {
@@ -352,6 +356,31 @@ START_TEST(a_leader_that_moves_is_followed)
 }
 END_TEST
 
+static bool more_is_stored(void *arg)
+{
+    struct fixture *f = arg;
+    int64_t before = stub_cluster_end_offset(f->cluster, "t", 0);
+    send_spread(f, 1, 10);
+    brook_producer_poll(f->producer, 20);
+    return stub_cluster_end_offset(f->cluster, "t", 0) > before;
+}
+
+START_TEST(unacknowledged_records_follow_a_leader_that_moved)
+{
+    struct fixture *f = fixture_open(2, 1);
+    set(f, "acks", "none");
+    fixture_start(f, NULL);
+    ck_assert(suite_wait(more_is_stored, f, WAIT_MS));
+    for (int round = 0; round < 4; round++) {
+        stub_cluster_set_leader(f->cluster, "t", 0, 1 + (round + 1) % 2);
+        ck_assert(suite_wait(more_is_stored, f, WAIT_MS));
+        ck_assert(suite_wait(more_is_stored, f, WAIT_MS));
+    }
+    flush(f);
+    fixture_close(f);
+}
+END_TEST
+
 START_TEST(a_broker_that_is_gone_costs_its_partitions_only)
 {
     struct fixture *f = fixture_open(2, 2);
@@ -363,7 +392,8 @@ START_TEST(a_broker_that_is_gone_costs_its_partitions_only)
     send_spread(f, 2, 10);
     flush(f);
     ck_assert_int_eq(f->counts[BROOK_STORED], 15);
-    ck_assert_int_eq(f->counts[BROOK_STORED] + f->counts[BROOK_NOT_STORED] + f->counts[BROOK_MAYBE_STORED], 20);
+    ck_assert_int_eq(f->counts[BROOK_STORED] + f->counts[BROOK_NOT_STORED] + f->counts[BROOK_MAYBE_STORED],
+                     20);
     stub_cluster_start_broker(f->cluster, 1);
     send_spread(f, 2, 10);
     flush(f);
@@ -432,7 +462,7 @@ START_TEST(a_deleted_topic_ends_what_waits_for_it)
 }
 END_TEST
 
-/* ---- purge, close -------------------------------------------------------------------------------------------------- */
+/* ---- purge, close ----------------------------------------------------------------------------------- */
 
 START_TEST(purge_reports_everything_at_once)
 {
@@ -473,7 +503,7 @@ START_TEST(close_reports_what_it_could_not_send)
 }
 END_TEST
 
-/* ---- everything at once ---------------------------------------------------------------------------------------------- */
+/* ---- everything at once ----------------------------------------------------------------------------- */
 
 struct chaos {
     struct fixture *f;
@@ -550,8 +580,11 @@ SUITE_MAIN("client/producer_failures", SUITE_TEST(a_batch_that_is_sent_again_nev
            SUITE_TEST(each_partition_of_a_request_is_judged_for_itself),
            SUITE_TEST(a_lost_answer_may_duplicate_but_not_lose_or_reorder),
            SUITE_TEST(without_retries_a_lost_answer_is_reported_as_such_and_nothing_is_stored_twice),
-           SUITE_TEST(silence_ends_at_the_delivery_timeout), SUITE_TEST(a_refusal_for_good_is_reported_without_a_retry),
-           SUITE_TEST(a_leader_that_moves_is_followed), SUITE_TEST(a_broker_that_is_gone_costs_its_partitions_only),
+           SUITE_TEST(silence_ends_at_the_delivery_timeout),
+           SUITE_TEST(a_refusal_for_good_is_reported_without_a_retry),
+           SUITE_TEST(a_leader_that_moves_is_followed),
+           SUITE_TEST(unacknowledged_records_follow_a_leader_that_moved),
+           SUITE_TEST(a_broker_that_is_gone_costs_its_partitions_only),
            SUITE_TEST(a_topic_made_anew_is_produced_to_again),
            SUITE_TEST(a_topic_that_seems_to_vanish_once_loses_nothing),
            SUITE_TEST(a_deleted_topic_ends_what_waits_for_it), SUITE_TEST(purge_reports_everything_at_once),
