@@ -145,6 +145,14 @@ static void carry_out(struct world *w, struct process *m, const struct group_eff
     }
 }
 
+/* When the lease is over everything is lost, in the very step that hears of it. */
+static void check_lease(const struct world *w, const struct process *m)
+{
+    for (int t = 0; t < WORLD_TOPICS && w->now >= m->lease_until; t++)
+        for (int32_t p = 0; p < WORLD_PARTITIONS; p++)
+            ck_assert_msg(!m->held[t][p].has, "%s/%d is kept without a lease", world_topic_names[t], p);
+}
+
 void step(struct world *w, struct process *m, struct group_event e)
 {
     e.now_ms = w->now;
@@ -154,6 +162,7 @@ void step(struct world *w, struct process *m, struct group_event e)
     struct group_effect effect;
     while (group_member_effect(m->machine, &effect))
         carry_out(w, m, &effect);
+    check_lease(w, m);
 }
 
 /* ---- the process: answers ----------------------------------------------------------------------------- */

@@ -278,6 +278,33 @@ START_TEST(claim_of_what_is_ours_already_voids_older_versions)
 }
 END_TEST
 
+/* The claim writes the offset back that it has read: it must not do so over a commit that came in between. */
+START_TEST(claim_never_takes_a_commit_back)
+{
+    enum { ROUNDS = 200 };
+    struct place x;
+    static struct commit c;
+    int committed = 0;
+    place_init(&x, "/race");
+    for (int i = 0; i < ROUNDS; i++) {
+        struct claim claim = {0};
+        struct offsets_entry entry = {"t", 0, i, -1};
+        commit_begin(&x, NULL, &entry, 1, &c);
+        ownership_claim(x.ownership, "t", 0, 0, on_claim, &claim);
+        commit_end(&x, &c);
+        ck_assert(caller_wait(&x.member, claim_is_done, &claim, CALLER_TIMEOUT_MS));
+        ck_assert_int_eq(claim.reply.err, 0);
+        if (c.results[0].err == 0) {
+            ck_assert_int_eq(stored(&x, 0), i);
+            committed++;
+        }
+        ck_assert_int_eq(own(&x.member, x.ownership, ownership_release, 0).err, 0);
+    }
+    ck_assert_int_gt(committed, 0);
+    place_done(&x);
+}
+END_TEST
+
 struct watched {
     unsigned count;
     bool exists;
@@ -524,6 +551,7 @@ int main(void)
         SUITE_TEST(former_owner_and_unregistered_member_are_refused),
         SUITE_TEST(claim_of_an_owned_partition_is_refused_and_watched_until_it_goes),
         SUITE_TEST(claim_of_what_is_ours_already_voids_older_versions),
+        SUITE_TEST(claim_never_takes_a_commit_back),
         SUITE_TEST(owner_node_is_watched_from_claim_to_removal_by_hand),
         SUITE_TEST(list_names_what_this_session_owns_and_no_more),
         SUITE_TEST(many_partitions_go_in_few_multis_and_one_refusal_hurts_nobody_else),
