@@ -62,7 +62,7 @@ struct peer {
 struct peer_options {
     const char *topics[FIXTURE_TOPICS + 1];
     const char *pattern;
-    const char *settings[16]; /* key, value, ... */
+    const char *settings[16]; /* key, value, ...: the last word */
     int drain_ms;
 };
 /* Never NULL. `options` NULL: topic alpha. */

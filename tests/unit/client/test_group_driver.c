@@ -3,6 +3,7 @@
 #include "coordination/paths.h"
 #include "proto/base/clock.h"
 #include "proto/base/err.h"
+#include "tests/support/tcp_proxy.h"
 #include "tests/unit/client/group_fixture.h"
 
 #include <signal.h>
@@ -136,6 +137,51 @@ START_TEST(churn_of_subscriptions_and_members_ends_with_everything_owned_once)
     peers_settle(peers, 3, 1, PARTITIONS, PATIENCE_MS);
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(peer_leave(peers[i], GROUP_LEAVE), 0);
+    fixture_done(&f);
+}
+END_TEST
+
+/* CG-02, CG-04: answers are lost in the middle of registrations, claims and releases, and sessions end. */
+START_TEST(links_that_break_at_any_byte_leave_everything_owned_once)
+{
+    enum { PARTITIONS = 8, MEMBERS = 3, ROUNDS = 30 };
+    struct fixture f;
+    struct peer *peers[MEMBERS];
+    struct tcp_proxy *links[MEMBERS];
+    char connect[MEMBERS][100];
+    uint64_t random = suite_seed();
+    fixture_init(&f, "/links");
+    fixture_topic(&f, 0, PARTITIONS, false);
+    for (int i = 0; i < MEMBERS; i++) {
+        links[i] = tcp_proxy_start(zookeeper_port(fixture_zk));
+        snprintf(connect[i], sizeof connect[i], "127.0.0.1:%d/links", tcp_proxy_port(links[i]));
+        struct peer_options options = {
+            .settings = {"zookeeper.connect", connect[i], "rebalance.drain.ms", "500"}};
+        peers[i] = peer_new(&f, &options);
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        struct tcp_proxy *link = links[suite_random_below(&random, MEMBERS)];
+        enum tcp_proxy_direction way = suite_random_below(&random, 2) ? TCP_PROXY_UP : TCP_PROXY_DOWN;
+        tcp_proxy_cut_after(link, way, suite_random_below(&random, 2000), 0);
+        if (i % 10 == 9) {
+            tcp_proxy_set(link, TCP_PROXY_SWALLOW);
+            struct timespec outage = {.tv_sec = FIXTURE_TIMEOUT_MS / 1000, .tv_nsec = 500000000};
+            nanosleep(&outage, NULL);
+            tcp_proxy_set(link, TCP_PROXY_PASS);
+            tcp_proxy_cut(link);
+        }
+        /* Something to do for them: one more or one less. */
+        struct peer *extra = peer_new(&f, NULL);
+        struct timespec pause = {.tv_nsec = (long)suite_random_below(&random, 150) * 1000000};
+        nanosleep(&pause, NULL);
+        peers_share(peers, MEMBERS, 0, PARTITIONS);
+        ck_assert_int_eq(peer_leave(extra, GROUP_LEAVE), 0);
+    }
+    peers_settle(peers, MEMBERS, 0, PARTITIONS, 2 * PATIENCE_MS);
+    for (int i = 0; i < MEMBERS; i++) {
+        ck_assert_int_eq(peer_leave(peers[i], GROUP_LEAVE), 0);
+        tcp_proxy_stop(links[i]);
+    }
     fixture_done(&f);
 }
 END_TEST
@@ -681,6 +727,7 @@ int main(void)
         SUITE_TEST(killed_members_partitions_are_read_within_timeout_tick_and_a_second),
         SUITE_TEST(leaving_takes_registration_and_owner_nodes_away),
         SUITE_TEST_SLOW(churn_of_subscriptions_and_members_ends_with_everything_owned_once, 60),
+        SUITE_TEST_SLOW(links_that_break_at_any_byte_leave_everything_owned_once, 120),
         SUITE_TEST_SLOW(members_that_start_together_agree_in_few_rounds, 40),
         SUITE_TEST_SLOW(reads_of_a_change_grow_with_members_not_with_members_times_partitions, 60),
         SUITE_TEST(owner_commits_and_whoever_is_not_is_fenced),
