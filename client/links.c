@@ -10,6 +10,8 @@
 #include <string.h>
 
 #define BOOTSTRAP_ID (-1)
+/* However short the setting, a dead broker is not tried without pause. */
+#define BACK_OFF_MS_MIN 10
 /* While no connection is ready, another address is tried besides after this long. */
 #define RACE_MS 250
 
@@ -62,6 +64,7 @@ static int back_off_ms(struct link *link)
     for (int i = 1; i < link->failures && ms < most; i++)
         ms *= 2;
     ms = ms < most ? ms : most;
+    ms = ms > BACK_OFF_MS_MIN ? ms : BACK_OFF_MS_MIN;
     int64_t fifth = ms / 5;
     return (int)(ms - fifth + (int64_t)(next_random(link->links) % (uint64_t)(2 * fifth + 1)));
 }

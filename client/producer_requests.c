@@ -225,7 +225,8 @@ static int send_request(brook_producer *p, struct building *b, struct channel *c
     produce.has_acks = 1;
     produce.acks = (Brook__Acks)p->acks;
     produce.has_timeout_ms = 1;
-    produce.timeout_ms = (uint32_t)deadline;
+    /* A little less than we wait, so that the broker's answer arrives before we give up. */
+    produce.timeout_ms = (uint32_t)(deadline - (deadline < 5000 ? deadline / 10 : 500));
     produce.n_partitions = b->entries;
     produce.partitions = p->entry_list;
     request.body_case = BROOK__REQUEST__BODY_PRODUCE;

@@ -336,6 +336,20 @@ static int produce_one(const struct stub_request *q, const Brook__ProducePartiti
     return 0;
 }
 
+/* An unacknowledged produce that was refused: the only answer is the end of the connection. */
+static bool is_refused(const struct stub_request *q)
+{
+    bool refused = false;
+    pthread_mutex_lock(&q->cluster->lock);
+    for (size_t i = 0; i < q->request->produce->n_partitions; i++) {
+        const Brook__ProducePartition *asked = q->request->produce->partitions[i];
+        refused |=
+            check_leader(q, partition_of(topic_by_id(q->cluster, &asked->topic_id), asked->partition)) != 0;
+    }
+    pthread_mutex_unlock(&q->cluster->lock);
+    return refused;
+}
+
 static uint8_t *answer_produce(const struct stub_request *q, struct arena *a, size_t *ret_bytes)
 {
     const Brook__ProduceRequest *asked = q->request->produce;
@@ -480,6 +494,8 @@ void stub_reply_default(const struct stub_request *q, int delay_ms)
     uint8_t *frame = stub_render_default(q, &bytes);
     bool silent = q->request->body_case == BROOK__REQUEST__BODY_PRODUCE &&
                   q->request->produce->acks == BROOK__ACKS__ACKS_NONE;
+    if (silent && is_refused(q))
+        stub_close(q->connection);
     if (silent)
         free(frame);
     else

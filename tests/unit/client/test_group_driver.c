@@ -256,7 +256,8 @@ START_TEST(last_offset_is_committed_before_the_partition_is_handed_over)
 }
 END_TEST
 
-/* CG-01, CG-09: the application never lets go; the partition moves all the same, and the claim waits as long. */
+/* CG-01, CG-09: the application never lets go; the partition moves all the same, and the claim waits as
+ * long. */
 START_TEST(application_that_holds_on_delays_its_share_by_the_drain_time_and_no_longer)
 {
     struct fixture f;
@@ -489,8 +490,8 @@ START_TEST(stopped_process_delivers_nothing_more_of_what_it_lost)
     nanosleep(&pause, NULL);
     kill(pid, SIGCONT);
     ck_assert(suite_wait(victim_owns_half, v, PATIENCE_MS));
-    /* It has rejoined by now and been given a fair share: what it lost and did not get back it must not have touched
-     * after the other member had it. */
+    /* It has rejoined by now and been given a fair share: what it lost and did not get back it must not have
+     * touched after the other member had it. */
     for (int32_t p = 0; p < 8; p++)
         if (peer_delivers(peer, 0, p))
             ck_assert_int_lt(atomic_load(&v->delivered_ms[p]), taken_over);

@@ -565,6 +565,64 @@ START_TEST(a_producer_without_a_broker_does_not_spin)
 }
 END_TEST
 
+/* Numeric settings of producers, at both ends of their ranges. */
+struct extreme {
+    const char *key, *least, *most;
+};
+static const struct extreme extremes[] = {{"batch.size", "1", "1073741824"},
+                                          {"batch.records.max", "1", "1000000"},
+                                          {"linger.ms", "0", "900000"},
+                                          {"buffer.memory", "65536", "1099511627776"},
+                                          {"delivery.timeout.ms", "1", "31622400000"},
+                                          {"retries", "0", "2147483647"},
+                                          {"retry.backoff.ms", "1", "300000"},
+                                          {"retry.backoff.max.ms", "1", "300000"},
+                                          {"max.in.flight.requests.per.connection", "1", "100000"},
+                                          {"max.in.flight.requests.per.partition", "0", "100000"},
+                                          {"max.request.size", "1024", "1073741824"},
+                                          {"metadata.max.age.ms", "100", "31622400000"},
+                                          {"request.timeout.ms", "1", "3600000"},
+                                          {"connect.timeout.ms", "1", "3600000"},
+                                          {"reconnect.backoff.ms", "1", "3600000"},
+                                          {"reconnect.backoff.max.ms", "1", "3600000"},
+                                          {"connections.max.idle.ms", "0", "31622400000"},
+                                          {"receive.frame.max.bytes", "4096", "4294967295"}};
+
+static void check_asleep(const struct extreme *e, const char *value)
+{
+    int64_t cpu = clock_cpu_ns(), before = switches();
+    usleep(100000);
+    ck_assert_msg(switches() - before < 120 && clock_cpu_ns() - cpu < 30000000, "%s = %s does not sleep",
+                  e->key, value);
+}
+
+START_TEST(every_setting_works_and_sleeps_at_both_ends_of_its_range)
+{
+    for (size_t i = 0; i < sizeof extremes / sizeof extremes[0]; i++)
+        for (int end = 0; end < 2; end++) {
+            const char *value = end ? extremes[i].most : extremes[i].least;
+            struct fixture f;
+            fixture_open(&f, 1);
+            stub_cluster_add_topic(f.cluster, "t", 1);
+            set(&f, "linger.ms", "1");
+            set(&f, extremes[i].key, value);
+            fixture_start(&f, true);
+            send_numbers(&f, "t", 0, 20);
+            ck_assert_msg(brook_producer_flush(f.producer, WAIT_MS) == 0, "%s = %s", extremes[i].key, value);
+            ck_assert_int_eq(f.stored + f.not_stored + f.maybe, 20);
+            check_asleep(&extremes[i], value);
+            stub_cluster_stop_broker(f.cluster, 1);
+            send_numbers(&f, "t", 0, 3);
+            brook_producer_poll(f.producer, 20);
+            check_asleep(&extremes[i], value);
+            brook_producer_close(f.producer, 0);
+            f.producer = NULL;
+            ck_assert_int_eq(f.stored + f.not_stored + f.maybe, 23);
+            fixture_close(&f);
+        }
+}
+END_TEST
+
 /* ---- re-entry --------------------------------------------------------------------------------------- */
 
 struct reentry {
@@ -673,5 +731,6 @@ SUITE_MAIN("client/producer", SUITE_TEST(records_are_stored_in_order_and_reporte
            SUITE_TEST(a_full_buffer_refuses_and_takes_more_when_there_is_room),
            SUITE_TEST(many_threads_share_a_small_buffer_by_waiting), SUITE_TEST(an_idle_producer_sleeps),
            SUITE_TEST(a_producer_without_a_broker_does_not_spin),
+           SUITE_TEST_SLOW(every_setting_works_and_sleeps_at_both_ends_of_its_range, 60),
            SUITE_TEST(every_function_may_be_called_from_a_report), SUITE_TEST(a_forked_child_may_free),
            SUITE_TEST(statistics_are_json_that_adds_up))

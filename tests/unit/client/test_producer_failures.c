@@ -356,6 +356,31 @@ START_TEST(a_leader_that_moves_is_followed)
 }
 END_TEST
 
+static bool more_is_stored(void *arg)
+{
+    struct fixture *f = arg;
+    int64_t before = stub_cluster_end_offset(f->cluster, "t", 0);
+    send_spread(f, 1, 10);
+    brook_producer_poll(f->producer, 20);
+    return stub_cluster_end_offset(f->cluster, "t", 0) > before;
+}
+
+START_TEST(unacknowledged_records_follow_a_leader_that_moved)
+{
+    struct fixture *f = fixture_open(2, 1);
+    set(f, "acks", "none");
+    fixture_start(f, NULL);
+    ck_assert(suite_wait(more_is_stored, f, WAIT_MS));
+    for (int round = 0; round < 4; round++) {
+        stub_cluster_set_leader(f->cluster, "t", 0, 1 + (round + 1) % 2);
+        ck_assert(suite_wait(more_is_stored, f, WAIT_MS));
+        ck_assert(suite_wait(more_is_stored, f, WAIT_MS));
+    }
+    flush(f);
+    fixture_close(f);
+}
+END_TEST
+
 START_TEST(a_broker_that_is_gone_costs_its_partitions_only)
 {
     struct fixture *f = fixture_open(2, 2);
@@ -558,6 +583,7 @@ SUITE_MAIN("client/producer_failures", SUITE_TEST(a_batch_that_is_sent_again_nev
            SUITE_TEST(silence_ends_at_the_delivery_timeout),
            SUITE_TEST(a_refusal_for_good_is_reported_without_a_retry),
            SUITE_TEST(a_leader_that_moves_is_followed),
+           SUITE_TEST(unacknowledged_records_follow_a_leader_that_moved),
            SUITE_TEST(a_broker_that_is_gone_costs_its_partitions_only),
            SUITE_TEST(a_topic_made_anew_is_produced_to_again),
            SUITE_TEST(a_topic_that_seems_to_vanish_once_loses_nothing),

@@ -5,6 +5,7 @@
 #include "proto/wire/frame.h"
 #include "tests/support/stub_broker.h"
 #include "tests/support/suite.h"
+#include "tests/support/tcp_proxy.h"
 
 #include <arpa/inet.h>
 #include <event2/event.h>
@@ -64,12 +65,16 @@ static void fixture_open(struct fixture *f, int connect_timeout_ms)
     ck_assert_int_eq(channel_new(&settings, &events, &f->channel), 0);
 }
 
+static void connect_port(struct fixture *f, int port)
+{
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port)};
+    ck_assert_int_eq(channel_connect(f->channel, (struct sockaddr *)&to, sizeof to), 0);
+}
+
 static void fixture_connect(struct fixture *f)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-                             .sin_port = htons(stub_cluster_port(f->cluster, 1))};
-    ck_assert_int_eq(channel_connect(f->channel, (struct sockaddr *)&to, sizeof to), 0);
+    connect_port(f, stub_cluster_port(f->cluster, 1));
 }
 
 static void fixture_close(struct fixture *f)
@@ -408,6 +413,84 @@ START_TEST(a_peer_that_falls_silent_costs_the_connection)
 }
 END_TEST
 
+START_TEST(a_path_that_swallows_is_given_up_in_time)
+{
+    static const enum tcp_proxy_mode modes[] = {TCP_PROXY_SWALLOW_UP, TCP_PROXY_SWALLOW_DOWN,
+                                                TCP_PROXY_SWALLOW, TCP_PROXY_STALL};
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++)
+        for (int from_the_start = 0; from_the_start < 2; from_the_start++) {
+            struct fixture f;
+            fixture_open(&f, 200);
+            struct tcp_proxy *proxy = tcp_proxy_start(stub_cluster_port(f.cluster, 1));
+            if (from_the_start)
+                tcp_proxy_set(proxy, modes[i]);
+            connect_port(&f, tcp_proxy_port(proxy));
+            if (!from_the_start) {
+                wait_for(&f, &f.ready, 1);
+                tcp_proxy_set(proxy, modes[i]);
+            }
+            struct mark one = {&f, 1}, two = {&f, 2};
+            send_metadata(&f, 250, on_reply, &one);
+            send_metadata(&f, 60000, on_reply, &two);
+            wait_for(&f, &f.closed, 1);
+            ck_assert_int_eq(f.replies, 2);
+            ck_assert_int_eq(f.errs[0], from_the_start ? -BROOK_E_CONNECT_FAILED : -BROOK_E_TIMED_OUT);
+            ck_assert_int_eq(f.errs[1], from_the_start ? -BROOK_E_CONNECT_FAILED : -BROOK_E_DISCONNECTED);
+            tcp_proxy_stop(proxy);
+            fixture_close(&f);
+        }
+}
+END_TEST
+
+START_TEST(a_stall_in_mid_frame_ends_with_the_deadline)
+{
+    struct fixture f;
+    fixture_open(&f, 200);
+    stub_cluster_add_topic(f.cluster, "t", 50);
+    struct tcp_proxy *proxy = tcp_proxy_start(stub_cluster_port(f.cluster, 1));
+    connect_port(&f, tcp_proxy_port(proxy));
+    wait_for(&f, &f.ready, 1);
+    tcp_proxy_cut_after(proxy, TCP_PROXY_DOWN, 20, 1);
+    struct mark one = {&f, 1};
+    send_metadata(&f, 300, on_reply, &one);
+    wait_for(&f, &f.closed, 1);
+    ck_assert_int_eq(f.errs[0], -BROOK_E_TIMED_OUT);
+    tcp_proxy_stop(proxy);
+    fixture_close(&f);
+}
+END_TEST
+
+START_TEST(a_peer_that_takes_no_data_costs_the_connection)
+{
+    struct fixture f;
+    size_t bytes = (size_t)64 << 20;
+    uint8_t *records = calloc(bytes, 1);
+    struct iovec iov = {records, bytes};
+    fixture_open(&f, 60000);
+    struct tcp_proxy *proxy = tcp_proxy_start(stub_cluster_port(f.cluster, 1));
+    connect_port(&f, tcp_proxy_port(proxy));
+    wait_for(&f, &f.ready, 1);
+    tcp_proxy_set(proxy, TCP_PROXY_STALL);
+    Brook__Request request = BROOK__REQUEST__INIT;
+    Brook__ProduceRequest produce = BROOK__PRODUCE_REQUEST__INIT;
+    request.body_case = BROOK__REQUEST__BODY_PRODUCE;
+    request.produce = &produce;
+    struct mark one = {&f, 1}, two = {&f, 2}, three = {&f, 3};
+    channel_send(f.channel, &request, &iov, 1, 300, on_reply, &one);
+    send_metadata(&f, 100, on_reply, &two);
+    send_metadata(&f, 60000, on_reply, &three);
+    wait_for(&f, &f.closed, 1);
+    /* Behind the large one nothing had left: certain. */
+    ck_assert_int_eq(f.marks[0], 2);
+    ck_assert_int_eq(f.errs[0], -BROOK_E_REQUEST_EXPIRED);
+    ck_assert_int_eq(f.errs[1], -BROOK_E_TIMED_OUT);
+    ck_assert_int_eq(f.errs[2], -BROOK_E_CONNECT_FAILED);
+    tcp_proxy_stop(proxy);
+    fixture_close(&f);
+    free(records);
+}
+END_TEST
+
 START_TEST(a_refused_connection_is_an_event)
 {
     struct fixture f;
@@ -632,6 +715,9 @@ SUITE_MAIN("wire/channel", SUITE_TEST(requests_queued_while_connecting_are_answe
            SUITE_TEST(a_peer_that_never_says_hello_is_given_up_in_time),
            SUITE_TEST(a_request_not_sent_by_its_deadline_is_taken_back),
            SUITE_TEST(a_peer_that_falls_silent_costs_the_connection),
+           SUITE_TEST(a_path_that_swallows_is_given_up_in_time),
+           SUITE_TEST(a_stall_in_mid_frame_ends_with_the_deadline),
+           SUITE_TEST(a_peer_that_takes_no_data_costs_the_connection),
            SUITE_TEST(a_refused_connection_is_an_event),
            SUITE_TEST(records_of_any_size_arrive_in_slabs_that_can_be_kept),
            SUITE_TEST(borrowed_records_leave_whole_behind_their_envelope),
