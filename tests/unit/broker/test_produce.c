@@ -380,6 +380,42 @@ START_TEST(a_produce_that_waits_is_given_up_at_its_timeout)
 }
 END_TEST
 
+/* The client has given up by then, and may have sent its records again elsewhere. */
+START_TEST(a_produce_that_expires_while_it_waits_is_not_written)
+{
+    struct rig rig;
+    struct raw_client c;
+    uint8_t batch[1000];
+    pthread_t thread;
+    rig_prepare(&rig);
+    struct topic_id t = fake_cluster_add_topic(rig.cluster, "t", 2);
+    rig_start(&rig);
+    raw_open(&c, rig.port);
+    size_t bytes = raw_batch(batch, sizeof batch, 1, 50);
+    struct stall s = {.partition = fake_cluster_partition(rig.cluster, "t", 0)};
+    pthread_create(&thread, NULL, stall, &s);
+    ck_assert(suite_wait(is_held, &s, 5000));
+    c.deadline_ms = 300;
+    raw_send_produce(&c, &t, 0, BROOK__ACKS__ACKS_LEADER, batch, bytes);
+    c.deadline_ms = 0;
+    raw_send_produce(&c, &t, 0, BROOK__ACKS__ACKS_LEADER, batch, bytes);
+    raw_produce(&c, &t, 1, 50); /* both are in the queue */
+    int64_t began_ms = clock_boot_ms();
+    while (clock_boot_ms() - began_ms <= 310)
+        ck_assert(raw_is_silent(&c, 10));
+    s.let_go = true;
+    pthread_join(thread, NULL);
+    Brook__Response *r = raw_receive(&c);
+    ck_assert_int_eq(raw_status(r), 0);
+    ck_assert_int_eq(envelope_status_code(r->produce->partitions[0]->status), BROOK_E_REQUEST_EXPIRED);
+    r = raw_receive(&c);
+    ck_assert_int_eq(envelope_status_code(r->produce->partitions[0]->status), 0);
+    ck_assert_int_eq(end_of(&rig, "t", 0), 1);
+    raw_close(&c);
+    rig_stop(&rig);
+}
+END_TEST
+
 START_TEST(a_client_that_leaves_while_its_append_waits_harms_nobody)
 {
     struct rig rig;
@@ -523,6 +559,7 @@ SUITE_MAIN("broker/produce", SUITE_TEST(a_record_is_stored_and_answered_with_its
            SUITE_TEST(records_that_do_not_add_up_are_refused), SUITE_TEST(a_partition_tells_its_own_troubles),
            SUITE_TEST(a_stalled_disk_stalls_its_partition_only),
            SUITE_TEST(a_produce_that_waits_is_given_up_at_its_timeout),
+           SUITE_TEST(a_produce_that_expires_while_it_waits_is_not_written),
            SUITE_TEST(a_client_that_leaves_while_its_append_waits_harms_nobody),
            SUITE_TEST(the_broker_can_stop_while_an_append_waits),
            SUITE_TEST(loops_that_share_a_partition_lose_nothing), SUITE_TEST(large_batches_go_through),
