@@ -289,7 +289,8 @@ int bench_report(struct bench *b, const char *what, json_t *extra)
         json_object_set_new(result, "broker_cpu_seconds", json_real(b->broker_cpu_seconds));
         json_object_set_new(result, "broker_resident_bytes", json_integer(resident));
     }
-    json_object_set_new(result, "latency_us", histogram_json(&b->latency));
+    if (b->latency.total)
+        json_object_set_new(result, "latency_us", histogram_json(&b->latency));
     if (extra)
         json_object_update(result, extra);
     json_decref(extra);

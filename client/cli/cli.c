@@ -69,7 +69,7 @@ static bool parse_number(const char *text, int64_t *ret)
     return true;
 }
 
-bool cli_number(const struct cli *cli, const char *name, int64_t standard, int64_t min, int64_t max,
+bool cli_number(struct cli *cli, const char *name, int64_t standard, int64_t min, int64_t max,
                 int64_t *ret_value)
 {
     const char *text = cli_value(cli, name);
@@ -124,7 +124,11 @@ int cli_parse_time(const char *text, int64_t now_ms, int64_t *ret_ms)
         bool utc = *end == 'Z';
         if (end[utc])
             continue;
-        *ret_ms = (int64_t)(utc ? timegm(&tm) : mktime(&tm)) * 1000;
+        struct tm given = tm;
+        time_t seconds = utc ? timegm(&tm) : mktime(&tm);
+        if (tm.tm_mday != given.tm_mday || tm.tm_mon != given.tm_mon) /* the 31st of February */
+            return -BROOK_E_INVALID;
+        *ret_ms = (int64_t)seconds * 1000;
         return 0;
     }
     return -BROOK_E_INVALID;
@@ -150,9 +154,10 @@ int cli_fail(const char *what, const struct brook_error *error)
     return CLI_FAILED;
 }
 
-int cli_usage(const struct cli *cli, const char *format, ...)
+int cli_usage(struct cli *cli, const char *format, ...)
 {
     const struct cli_command *c = cli->command;
+    cli->is_usage = true;
     va_list args;
     va_start(args, format);
     fputs("brook: ", stderr);
@@ -185,20 +190,20 @@ brook_admin *cli_admin(struct cli *cli)
 
 int cli_print_json(json_t *value)
 {
-    int r = value ? json_dumpf(value, stdout, JSON_COMPACT | JSON_ENCODE_ANY) : -1;
+    int r = value ? json_dumpf(value, stdout, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) : -1;
     json_decref(value);
-    if (r == 0 && putchar('\n') != EOF)
-        return CLI_OK;
-    cli_say("can not write to standard output");
-    return CLI_FAILED;
+    return r == 0 && putchar('\n') != EOF ? CLI_OK : CLI_FAILED;
 }
 
-int cli_finish(int code)
+bool cli_flush(struct cli *cli)
 {
+    errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout))
-        return code;
-    cli_say("standard output: %s", strerror(errno));
-    return CLI_FAILED;
+        return true;
+    if (!cli->is_told && errno != EPIPE)
+        cli_say("standard output: %s", strerror(errno ? errno : EIO));
+    cli->is_told = true;
+    return false;
 }
 
 /* ---- the command line -------------------------------------------------------------------------------- */
@@ -308,6 +313,21 @@ static int load_defaults(struct cli *cli)
     return CLI_OK;
 }
 
+/* What libbrook has to say: trouble always, the rest only when asked for. */
+static void show_log(void *arg, int level, const char *subject, const char *message)
+{
+    const struct cli *cli = arg;
+    if (level >= 2 || cli_flag(cli, "verbose"))
+        cli_say("%s%s%s", subject, *subject ? ": " : "", message);
+}
+
+static bool names_cluster(const struct cli *cli)
+{
+    const char *zookeeper = brook_config_get(cli->config, "zookeeper.connect");
+    const char *bootstrap = brook_config_get(cli->config, "bootstrap.servers");
+    return (zookeeper && *zookeeper) || (bootstrap && *bootstrap);
+}
+
 static int configure(struct cli *cli)
 {
     if (brook_config_new(&cli->config) < 0) {
@@ -335,6 +355,9 @@ static int configure(struct cli *cli)
         if (!cli_configure(cli, pair, equals + 1))
             return CLI_USAGE;
     }
+    if (!cli->command->is_offline && !names_cluster(cli))
+        return cli_usage(cli, "which cluster? Give --zookeeper (zookeeper.connect) or --bootstrap, or set BROOK_ZOOKEEPER");
+    brook_config_set_log(cli->config, show_log, cli);
     return CLI_OK;
 }
 
@@ -359,7 +382,9 @@ static int run_command(struct cli *cli, int argc, char **argv)
     cli->json = cli_flag(cli, "json");
     cli->progress = isatty(STDERR_FILENO) && !cli_flag(cli, "quiet");
     r = configure(cli);
-    return r == CLI_OK ? c->run(cli) : r;
+    if (r == CLI_OK)
+        r = c->run(cli);
+    return cli->is_usage ? CLI_USAGE : r;
 }
 
 /* Global options may stand in front of the command: find where it begins. */
@@ -404,7 +429,7 @@ static int run_without_command(struct cli *cli, int argc, char **argv)
     return CLI_USAGE;
 }
 
-static int unknown_command(const struct cli *cli, const char *first, const char *second)
+static int unknown_command(struct cli *cli, const char *first, const char *second)
 {
     if (!is_group(first))
         return cli_usage(cli, "unknown command '%s'", first);
@@ -417,25 +442,30 @@ static int unknown_command(const struct cli *cli, const char *first, const char 
     return second ? CLI_OK : CLI_USAGE;
 }
 
+static int finish(struct cli *cli, int code)
+{
+    bool fine = cli_flush(cli);
+    brook_config_free(cli->config);
+    return fine || errno == EPIPE ? code : CLI_FAILED;
+}
+
 int cli_main(int argc, char **argv)
 {
     struct cli cli = {0};
     signal(SIGPIPE, SIG_IGN);
     int at = skip_globals(argc, argv);
     if (at >= argc)
-        return cli_finish(run_without_command(&cli, argc, argv));
+        return finish(&cli, run_without_command(&cli, argc, argv));
     if (strcmp(argv[at], "help") == 0) {
         cli_help(NULL, stdout);
-        return cli_finish(CLI_OK);
+        return finish(&cli, CLI_OK);
     }
     int words;
     const char *second = at + 1 < argc ? argv[at + 1] : NULL;
     cli.command = find_command(argv[at], second, &words);
     if (!cli.command)
-        return cli_finish(unknown_command(&cli, argv[at], second));
+        return finish(&cli, unknown_command(&cli, argv[at], second));
     /* Take the command's words out, so that one pass parses all options wherever they stand. */
     memmove(argv + at, argv + at + words, (size_t)(argc - at - words + 1) * sizeof *argv);
-    int code = run_command(&cli, argc - words, argv);
-    brook_config_free(cli.config);
-    return cli_finish(code);
+    return finish(&cli, run_command(&cli, argc - words, argv));
 }

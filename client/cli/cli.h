@@ -34,6 +34,7 @@ struct cli_command {
     const struct cli_option *options; /* NULL: none */
     int arguments_min;
     int arguments_max; /* -1: no limit */
+    bool is_offline;   /* needs no cluster */
     int (*run)(struct cli *cli);
 };
 
@@ -56,6 +57,8 @@ struct cli {
     brook_config *config;
     bool json;
     bool progress; /* stderr is a terminal */
+    bool is_usage; /* cli_usage() was called: the exit code is CLI_USAGE */
+    bool is_told;  /* that standard output is gone */
     int timeout_ms;
 };
 
@@ -68,7 +71,7 @@ const char *cli_value(const struct cli *cli, const char *name);
 const char *cli_value_at(const struct cli *cli, const char *name, int index);
 bool cli_flag(const struct cli *cli, const char *name);
 /* A number in [min, max] ("2M", "64k" allowed). Returns false after having said what is wrong. */
-bool cli_number(const struct cli *cli, const char *name, int64_t standard, int64_t min, int64_t max,
+bool cli_number(struct cli *cli, const char *name, int64_t standard, int64_t min, int64_t max,
                 int64_t *ret_value);
 /* Milliseconds since 1970 from "2026-11-30T08:00[:00][Z]" (local time without Z), "-2h", "-30m", "-7d", "@1700000000"
  * (seconds). Returns 0 or -BROOK_E_INVALID. `now_ms` is what "-2h" counts from. */
@@ -76,9 +79,10 @@ int cli_parse_time(const char *text, int64_t now_ms, int64_t *ret_ms);
 
 /* "brook: ..." on stderr; with --json nothing else changes: errors are talk. */
 void cli_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Say that `what` failed and return CLI_FAILED (CLI_USAGE for what only the caller can mend in its arguments). */
+/* Say that `what` failed and return CLI_FAILED. */
 int cli_fail(const char *what, const struct brook_error *error);
-int cli_usage(const struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Say what is wrong with the command line; the program will exit with CLI_USAGE, which is returned. */
+int cli_usage(struct cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Set a key of cli->config; says what is wrong and returns false. */
 bool cli_configure(struct cli *cli, const char *key, const char *value);
@@ -87,8 +91,9 @@ brook_admin *cli_admin(struct cli *cli);
 
 /* Print a JSON value on one line and drop the reference. Returns CLI_OK or CLI_FAILED (stdout is gone). */
 int cli_print_json(json_t *value);
-/* Flush stdout; CLI_FAILED when that fails (a full disk must not look like success). */
-int cli_finish(int code);
+/* Flush stdout. Returns false when it is gone: a full disk is told once and must not look like success; a reader that
+ * has had enough (a closed pipe) is neither. */
+bool cli_flush(struct cli *cli);
 
 /* A table for people: columns as wide as their widest cell. */
 struct cli_table;

@@ -45,8 +45,9 @@ static int bench_produce(struct cli *cli)
             int64_t after = bench_stored(&b);
             if (after - before == b.records)
                 code = bench_report(&b, "produce",
-                                    json_pack("{s:s,s:s}", "acks", brook_config_get(cli->config, "acks"), "in_flight",
-                                              brook_config_get(cli->config, "max.in.flight.requests.per.connection")));
+                                    json_pack("{s:s,s:I}", "acks", brook_config_get(cli->config, "acks"), "in_flight",
+                                              (json_int_t)atoll(brook_config_get(
+                                                  cli->config, "max.in.flight.requests.per.connection"))));
             else
                 cli_say("the log grew by %" PRId64 " records, not %" PRId64, after - before, b.records);
         }

@@ -172,5 +172,5 @@ const struct cli_command cmd_bench_limit = {
     .group = "bench", .name = "limit", .arguments = "", .summary = "measure what this machine allows",
     .description = "Measure the least that storing and reading can cost here, without any broker: bytes from loopback into\n"
                    "a slab, checksummed and written to a file; and from that file over loopback, received and checksummed.",
-    .examples = "  brook bench limit --json\n", .options = options, .run = run,
+    .examples = "  brook bench limit --json\n", .options = options, .is_offline = true, .run = run,
 };

@@ -46,12 +46,18 @@ static json_t *cluster_json(const struct brook_cluster *cluster)
                      "under_replicated", (json_int_t)c.behind);
 }
 
+static const char *plural(size_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 static void cluster_people(const struct brook_cluster *cluster)
 {
     struct counts c = count(cluster);
-    printf("cluster %s: %zu brokers, %zu topics, %zu partitions, %zu without leader, %zu under-replicated\n",
-           cluster->cluster_id, cluster->brokers_count, cluster->topics_count, c.partitions, c.leaderless, c.behind);
-    const char *titles[] = {"  BROKER", "ADDRESS", "RACK", "LEADS", ""};
+    printf("cluster %s: %zu broker%s, %zu topic%s, %zu partition%s, %zu without leader, %zu under-replicated\n",
+           cluster->cluster_id, cluster->brokers_count, plural(cluster->brokers_count), cluster->topics_count,
+           plural(cluster->topics_count), c.partitions, plural(c.partitions), c.leaderless, c.behind);
+    const char *titles[] = {"  BROKER", "ADDRESS", "RACK", "LEADS", "ROLE"};
     struct cli_table *table = cli_table_new(5, titles);
     for (size_t i = 0; i < cluster->brokers_count; i++) {
         const struct brook_broker *b = &cluster->brokers[i];
@@ -60,7 +66,7 @@ static void cluster_people(const struct brook_cluster *cluster)
         snprintf(address, sizeof address, "%s:%" PRId32, b->host, b->port);
         snprintf(leads, sizeof leads, "%zu", led_by(cluster, b->id));
         const char *cells[] = {id, address, b->rack ? b->rack : "-", leads,
-                               b->id == cluster->controller ? "controller" : ""};
+                               b->id == cluster->controller ? "controller" : "-"};
         cli_table_add(table, cells);
     }
     cli_table_print(table, stdout);

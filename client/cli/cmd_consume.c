@@ -17,6 +17,7 @@ struct consume {
     int64_t idle_ms_max;          /* -1: for ever */
     struct brook_position *ends;  /* --until-end: per partition, the end at the start */
     size_t ends_count;
+    struct timespec asked;        /* when the group's offsets were last looked at */
     int64_t count;
     bool verbose;
 };
@@ -102,8 +103,38 @@ static bool note_ends(struct consume *c)
     c->ends = all_partitions(c, BROOK_OFFSET_LATEST, &c->ends_count);
     if (!c->ends)
         return false;
-    int r = brook_admin_list_offsets(c->admin, c->ends, NULL, c->ends_count, c->cli->timeout_ms, &error);
-    return r == 0 || (cli_fail("can not read the ends", &error), false);
+    if (brook_admin_list_offsets(c->admin, c->ends, NULL, c->ends_count, c->cli->timeout_ms, &error) == 0)
+        return true;
+    for (size_t i = 0; i < c->ends_count; i++)
+        if (c->ends[i].offset < 0)
+            cli_say("%s/%" PRId32 ": its end is not known", c->ends[i].topic, c->ends[i].partition);
+    cli_fail("can not read the ends", &error);
+    return false;
+}
+
+/* A group may wait for topics that are not there yet, but people should know; and a cluster that can not be reached is
+ * told now rather than waited for in silence. */
+static bool look_at_topics(struct consume *c)
+{
+    struct brook_error error = {0};
+    struct brook_cluster *cluster = NULL;
+    bool by_name = !cli_flag(c->cli, "pattern");
+    if (brook_admin_describe_cluster(c->admin, by_name ? (const char *const *)c->cli->arguments : NULL,
+                                     by_name ? (size_t)c->cli->arguments_count : 0, c->cli->timeout_ms, &cluster,
+                                     &error) < 0) {
+        cli_fail("can not read the topics", &error);
+        return false;
+    }
+    bool fine = true;
+    for (size_t i = 0; by_name && i < cluster->topics_count; i++) {
+        const struct brook_topic *t = &cluster->topics[i];
+        if (t->error.code == BROOK_E_UNKNOWN_TOPIC)
+            cli_say("%s: no such topic yet: waiting for it", t->name);
+        else if (t->error.code)
+            fine = (cli_fail(NULL, &t->error), false);
+    }
+    brook_cluster_free(cluster);
+    return fine;
 }
 
 static bool assign(struct consume *c)
@@ -154,10 +185,21 @@ static bool subscribe(struct consume *c)
     return r == 0 || (cli_fail("can not join", &error), false);
 }
 
+static bool half_a_second_passed(struct timespec *since)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    int64_t ms = (now.tv_sec - since->tv_sec) * 1000 + (now.tv_nsec - since->tv_nsec) / 1000000;
+    if (ms < 500)
+        return false;
+    *since = now;
+    return true;
+}
+
 /* Has everything below the ends been read: by this consumer, or by the group as its commits tell? */
 static bool reached_ends(struct consume *c)
 {
-    if (!c->ends)
+    if (!c->ends || (c->group && !half_a_second_passed(&c->asked)))
         return false;
     if (c->group && brook_consumer_commit(c->consumer, NULL, 0, BROOK_COMMIT_SYNC, 5000, NULL) < 0)
         return false;
@@ -172,6 +214,16 @@ static bool reached_ends(struct consume *c)
             return false;
     }
     return true;
+}
+
+/* Where to stop in the batch's partition: INT64_MAX without --until-end. */
+static int64_t end_of(const struct consume *c, const brook_batch *batch)
+{
+    for (size_t i = 0; i < c->ends_count; i++)
+        if (c->ends[i].partition == brook_batch_partition(batch) &&
+            strcmp(c->ends[i].topic, brook_batch_topic(batch)) == 0)
+            return c->ends[i].offset;
+    return INT64_MAX;
 }
 
 /* ---- printing ------------------------------------------------------------------------------------------------ */
@@ -196,20 +248,27 @@ static bool print_message(struct consume *c, const brook_batch *batch, const str
 static bool print_batch(struct consume *c, brook_batch *batch)
 {
     struct brook_message m;
-    int64_t next = -1;
-    bool fine = true;
-    while (fine && (c->max < 0 || c->count < c->max) && brook_batch_next(batch, &m) == 0) {
+    int64_t end = end_of(c, batch), next = -1;
+    bool fine = true, all = false;
+    while (fine && (c->max < 0 || c->count < c->max)) {
+        all = brook_batch_next(batch, &m) < 0;
+        if (all || m.offset >= end)
+            break;
         fine = print_message(c, batch, &m);
         next = m.offset + 1;
         c->count++;
     }
-    fine = fine && fflush(stdout) == 0;
-    if (!fine)
-        brook_batch_release_at(batch, 0);
-    else if (c->max >= 0 && c->count >= c->max && next >= 0)
-        brook_batch_release_at(batch, next);
-    else
+    fine = cli_flush(c->cli) && fine;
+    if (fine && all) {
         brook_batch_release(batch);
+        return true;
+    }
+    /* What lies behind the end, or behind --max, is left for the next time. */
+    if (next < 0)
+        next = end;
+    if (fine && next >= end)
+        brook_consumer_pause(c->consumer, brook_batch_topic(batch), brook_batch_partition(batch), NULL);
+    brook_batch_release_at(batch, fine ? next : 0);
     return fine;
 }
 
@@ -217,17 +276,17 @@ static int loop(struct consume *c)
 {
     int64_t idle_ms = 0;
     const int step_ms = 250;
-    while (!cli_interrupted() && (c->max < 0 || c->count < c->max)) {
+    while (!cli_interrupted() && (c->max < 0 || c->count < c->max) && !reached_ends(c)) {
         brook_batch *batch = NULL;
         struct brook_error error = {0};
         int r = brook_consumer_poll(c->consumer, step_ms, &batch, &error);
         if (r == 0) {
             idle_ms = 0;
             if (!print_batch(c, batch))
-                return cli_finish(CLI_FAILED);
+                return CLI_FAILED;
         } else if (r == -BROOK_E_AGAIN) {
             idle_ms += step_ms;
-            if (reached_ends(c) || (c->idle_ms_max >= 0 && idle_ms >= c->idle_ms_max))
+            if (c->idle_ms_max >= 0 && idle_ms >= c->idle_ms_max)
                 break;
         } else if (brook_error_advice(r) == BROOK_ADVICE_RETRY || brook_error_advice(r) == BROOK_ADVICE_REFRESH ||
                    brook_error_advice(r) == BROOK_ADVICE_FENCED) {
@@ -272,7 +331,7 @@ static int run(struct cli *cli)
     if (!configure(&c))
         return CLI_USAGE;
     struct brook_error error = {0};
-    if ((!c.group || cli_flag(cli, "until-end")) && !(c.admin = cli_admin(cli)))
+    if (!(c.admin = cli_admin(cli)))
         return CLI_FAILED;
     if (brook_consumer_new(cli->config, &c.consumer, &error) < 0) {
         brook_admin_free(c.admin);
@@ -280,7 +339,8 @@ static int run(struct cli *cli)
     }
     cli_catch_signals();
     int code = CLI_FAILED;
-    if ((!cli_flag(cli, "until-end") || note_ends(&c)) && (c.group ? subscribe(&c) : assign(&c)))
+    if ((!c.group || look_at_topics(&c)) && (!cli_flag(cli, "until-end") || note_ends(&c)) &&
+        (c.group ? subscribe(&c) : assign(&c)))
         code = loop(&c);
     if (brook_consumer_close(c.consumer, 10000) < 0 && code == CLI_OK) {
         cli_say("could not leave in time");
@@ -304,7 +364,7 @@ static const struct cli_option options[] = {
     {"format", "FORMAT", "%t topic, %p partition, %o offset, %T time in ms, %k key, %v value, %h headers; \\n \\t", 'F'},
     {"pattern", NULL, "TOPIC is a regular expression (PCRE2) for whole names; with --group", 0},
     {"strategy", "NAME", "how the group shares partitions: range, roundrobin or sticky", 0},
-    {"verbose", NULL, "say which partitions come and go", 'v'},
+    {"verbose", NULL, "say which partitions come and go, and what the library logs", 'v'},
     {0},
 };
 

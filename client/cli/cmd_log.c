@@ -52,18 +52,40 @@ static void print_batch(const struct dump *d, const struct batch_header *h, size
            h->total_bytes, codec_name(codec), h->crc, valid ? "true" : "false");
 }
 
+static json_t *headers_json(const struct record *r)
+{
+    json_t *list = json_array();
+    struct record_header h;
+    for (const uint8_t *at = r->headers; record_next_header(r, &at, &h) == 0;) {
+        json_t *pair = json_object();
+        format_json_bytes(pair, "key", h.key, (size_t)h.key_bytes);
+        format_json_bytes(pair, "value", h.value, h.value ? (size_t)h.value_bytes : 0);
+        json_array_append_new(list, pair);
+    }
+    return list;
+}
+
 static void print_record(const struct dump *d, const struct record *r)
 {
-    struct brook_message m = {.offset = r->offset, .timestamp = r->timestamp, .key = r->key,
-                              .key_bytes = (size_t)(r->key ? r->key_bytes : 0), .value = r->value,
-                              .value_bytes = (size_t)(r->value ? r->value_bytes : 0)};
     if (d->cli->json) {
-        cli_print_json(format_json(d->name, -1, &m));
+        json_t *object = json_pack("{s:s,s:I,s:I}", "file", d->name, "offset", (json_int_t)r->offset, "timestamp",
+                                   (json_int_t)r->timestamp);
+        format_json_bytes(object, "key", r->key, r->key ? (size_t)r->key_bytes : 0);
+        format_json_bytes(object, "value", r->value, r->value ? (size_t)r->value_bytes : 0);
+        if (r->headers_count)
+            json_object_set_new(object, "headers", headers_json(r));
+        cli_print_json(object);
         return;
     }
-    printf("| offset: %" PRId64 " CreateTime: %" PRId64 " keySize: %" PRId32 " valueSize: %" PRId32 " headers: %" PRId32,
-           r->offset, r->timestamp, r->key ? r->key_bytes : -1, r->value ? r->value_bytes : -1, r->headers_count);
-    format_print(r->key ? " key: %k value: %v\\n" : " value: %v\\n", "", 0, &m, stdout);
+    printf("| offset: %" PRId64 " CreateTime: %" PRId64 " keySize: %" PRId32 " valueSize: %" PRId32 " headerKeys: [",
+           r->offset, r->timestamp, r->key ? r->key_bytes : -1, r->value ? r->value_bytes : -1);
+    struct record_header h;
+    int n = 0;
+    for (const uint8_t *at = r->headers; record_next_header(r, &at, &h) == 0;)
+        printf("%s%.*s", n++ ? "," : "", (int)h.key_bytes, (const char *)h.key);
+    struct brook_message m = {.key = r->key, .key_bytes = (size_t)(r->key ? r->key_bytes : 0), .value = r->value,
+                              .value_bytes = (size_t)(r->value ? r->value_bytes : 0)};
+    format_print(r->key ? "] key: %k value: %v\\n" : "] value: %v\\n", "", 0, &m, stdout);
 }
 
 static void walk_records(struct dump *d, const struct batch_header *h, size_t position)
@@ -118,8 +140,12 @@ static void dump_index(struct dump *d)
     uint32_t entry[2];
     for (size_t at = 0; at + sizeof entry <= d->bytes; at += sizeof entry) {
         memcpy(entry, d->data + at, sizeof entry);
-        printf("offset: %" PRId64 " position: %" PRIu32 "\n", base_offset_of(d->name) + be32toh(entry[0]),
-               be32toh(entry[1]));
+        int64_t offset = base_offset_of(d->name) + be32toh(entry[0]);
+        if (d->cli->json)
+            cli_print_json(json_pack("{s:s,s:I,s:I}", "file", d->name, "offset", (json_int_t)offset, "position",
+                                     (json_int_t)be32toh(entry[1])));
+        else
+            printf("offset: %" PRId64 " position: %" PRIu32 "\n", offset, be32toh(entry[1]));
     }
     if (d->bytes % sizeof entry)
         fault(d, d->bytes / sizeof entry * sizeof entry, "an entry that is not whole");
@@ -133,8 +159,12 @@ static void dump_time_index(struct dump *d)
         uint32_t relative;
         memcpy(&timestamp, d->data + at, 8);
         memcpy(&relative, d->data + at + 8, 4);
-        printf("timestamp: %" PRId64 " offset: %" PRId64 "\n", (int64_t)be64toh(timestamp),
-               base_offset_of(d->name) + be32toh(relative));
+        int64_t offset = base_offset_of(d->name) + be32toh(relative);
+        if (d->cli->json)
+            cli_print_json(json_pack("{s:s,s:I,s:I}", "file", d->name, "timestamp", (json_int_t)be64toh(timestamp),
+                                     "offset", (json_int_t)offset));
+        else
+            printf("timestamp: %" PRId64 " offset: %" PRId64 "\n", (int64_t)be64toh(timestamp), offset);
     }
     if (d->bytes % entry_bytes)
         fault(d, d->bytes / entry_bytes * entry_bytes, "an entry that is not whole");
@@ -150,8 +180,9 @@ static int dump_file(struct dump *d)
 {
     struct stat st;
     int fd = open(d->name, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
-        cli_say("%s: %s", d->name, fd < 0 || errno ? strerror(errno) : "not a file");
+    bool is_open = fd >= 0 && fstat(fd, &st) == 0;
+    if (!is_open || !S_ISREG(st.st_mode)) {
+        cli_say("%s: %s", d->name, is_open ? "not a file" : strerror(errno));
         if (fd >= 0)
             close(fd);
         return CLI_FAILED;
@@ -203,5 +234,5 @@ const struct cli_command cmd_log_dump = {
     .description = "Print the batches of .log files and the entries of .index and .timeindex files, checking every checksum\n"
                    "and every record. Files are only read. Exits with 1 if anything in them is wrong.",
     .examples = "  brook log dump /var/lib/brook/orders-0/00000000000000000000.log --records\n",
-    .options = options, .run = run,
+    .options = options, .is_offline = true, .run = run,
 };

@@ -116,7 +116,7 @@ static int read_file(struct produce *p, FILE *in, const char *name)
         }
     }
     free(line);
-    if (r == 0 && ferror(in)) {
+    if (r == 0 && ferror(in) && !cli_interrupted()) {
         cli_say("%s: %s", name, strerror(errno));
         r = -BROOK_E_IO;
     }

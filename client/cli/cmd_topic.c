@@ -8,7 +8,7 @@
 
 /* Fills `settings` from --set KEY=VALUE options; strings are cut in `copies`. Returns the count, or -1 after
  * having said what is wrong. */
-static int read_settings(const struct cli *cli, struct brook_setting settings[SETTINGS_MAX],
+static int read_settings(struct cli *cli, struct brook_setting settings[SETTINGS_MAX],
                          char copies[SETTINGS_MAX][512])
 {
     int n = 0;
@@ -44,13 +44,12 @@ static int topic_create(struct cli *cli)
     int r = brook_admin_create_topic(admin, name, (int32_t)partitions, (int32_t)replicas, settings,
                                      (size_t)settings_count, dry, cli->timeout_ms, &error);
     brook_admin_free(admin);
-    if (r == -BROOK_E_TOPIC_EXISTS && cli_flag(cli, "if-missing"))
-        r = 0;
-    if (r < 0)
-        return cli_fail(name, &error);
+    bool is_there = r == -BROOK_E_TOPIC_EXISTS && cli_flag(cli, "if-missing");
+    if (r < 0 && !is_there)
+        return cli_fail(NULL, &error);
     if (cli->json)
-        return cli_print_json(json_pack("{s:s,s:b}", "topic", name, "created", !dry));
-    printf("%s %s\n", name, dry ? "could be created" : "created");
+        return cli_print_json(json_pack("{s:s,s:b}", "topic", name, "created", !dry && !is_there));
+    printf("%s %s\n", name, is_there ? "exists already" : dry ? "could be created" : "created");
     return CLI_OK;
 }
 

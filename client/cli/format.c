@@ -83,7 +83,7 @@ static char *base64(const void *data, size_t bytes)
     return text;
 }
 
-static void set_bytes(json_t *object, const char *name, const void *data, size_t bytes)
+void format_json_bytes(json_t *object, const char *name, const void *data, size_t bytes)
 {
     if (!data) {
         json_object_set_new(object, name, json_null());
@@ -107,8 +107,8 @@ static json_t *headers_json(const struct brook_message *m)
     struct brook_header h;
     for (size_t i = 0; i < m->headers_count && brook_message_header(m, i, &h) == 0; i++) {
         json_t *pair = json_object();
-        set_bytes(pair, "key", h.key, h.key_bytes);
-        set_bytes(pair, "value", h.value, h.value_bytes);
+        format_json_bytes(pair, "key", h.key, h.key_bytes);
+        format_json_bytes(pair, "value", h.value, h.value_bytes);
         json_array_append_new(list, pair);
     }
     return list;
@@ -118,8 +118,8 @@ json_t *format_json(const char *topic, int32_t partition, const struct brook_mes
 {
     json_t *object = json_pack("{s:s,s:i,s:I,s:I}", "topic", topic, "partition", partition, "offset",
                                (json_int_t)m->offset, "timestamp", (json_int_t)m->timestamp);
-    set_bytes(object, "key", m->key, m->key_bytes);
-    set_bytes(object, "value", m->value, m->value_bytes);
+    format_json_bytes(object, "key", m->key, m->key_bytes);
+    format_json_bytes(object, "value", m->value, m->value_bytes);
     if (m->headers_count)
         json_object_set_new(object, "headers", headers_json(m));
     return object;

@@ -45,7 +45,7 @@ static void help_all(FILE *out)
     }
     fputs("\nOptions, in front of the command or behind it:\n", out);
     print_options(cli_global_options, out);
-    fputs("      --version                   print the version and exit\n"
+    fputs("      --version                    print the version and exit\n"
           "\nExit status: 0 success, 1 the operation failed, 2 wrong usage.\n"
           "'brook COMMAND --help' tells more.\n", out);
 }

@@ -30,15 +30,17 @@ check "an unknown subcommand is named" 2 "unknown command 'topic frobnicate'" "$
 check "an unknown option is named" 2 "--frobnicate" "$brook" topic list --frobnicate
 check "a missing argument is named" 2 "NAME is missing" "$brook" topic create
 check "an extra argument is named" 2 "unexpected argument 'b'" "$brook" topic create a b
-check "a bad number is named" 2 "--partitions: 'x'" "$brook" topic create a --partitions x
-check "a number out of range is named" 2 "--partitions: '0'" "$brook" topic create a --partitions 0
+check "a bad number is named" 2 "--partitions: 'x'" "$brook" -b 127.0.0.1:1 topic create a --partitions x
+check "a number out of range is named" 2 "--partitions: '0'" "$brook" -b 127.0.0.1:1 topic create a --partitions 0
 check "an option without its value is named" 2 "needs a value" "$brook" topic create a --partitions
 check "a bad setting of the library is named" 2 "no.such.key" "$brook" topic list -X no.such.key=1
 check "a bad value of the library is named" 2 "linger.ms" "$brook" topic list -X linger.ms=soon
 check "a missing configuration file is named" 2 "/nonexistent/brook.conf" "$brook" topic list --config /nonexistent/brook.conf
-check "no cluster named is an error" 1 "zookeeper.connect" "$brook" topic list
-check "a bad format is refused" 2 "%x" "$brook" consume t --format %x
-check "group and offset exclude each other" 2 "--group" "$brook" consume t --group g --offset 3
+check "no cluster named is wrong usage" 2 "zookeeper.connect" "$brook" topic list
+check "a bad format is refused" 2 "%x" "$brook" -b 127.0.0.1:1 consume t --format %x
+check "group and offset exclude each other" 2 "--group" "$brook" -b 127.0.0.1:1 consume t --group g --offset 3
+check "a day that is not there is refused" 2 "--from" "$brook" consume t --from 2026-02-31 -b 127.0.0.1:1
+check "a bad number of a bench is wrong usage" 2 "--records: 'abc'" "$brook" bench limit --records abc
 check "an unreadable file is named" 1 "/nonexistent/input" "$brook" produce t --file /nonexistent/input -b 127.0.0.1:1
 check "an unreachable broker is an error, in time" 1 "" "$brook" topic list -b 127.0.0.1:1 --timeout 1
 check "log dump reads a golden segment" 0 "baseOffset: 2 lastOffset: 2" "$brook" log dump "$golden.log"
@@ -49,6 +51,10 @@ directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
 head -c 150 "$golden.log" >"$directory/00000000000000000000.log"
 check "log dump says where a torn tail begins" 1 "59 invalid bytes at the end, from 91" "$brook" log dump "$directory/00000000000000000000.log"
+check "log dump says JSON of an index" 0 '"position":91' "$brook" log dump --json "$golden.index"
+check "log dump says JSON of a time index" 0 '"timestamp":1700000000010' "$brook" log dump --json "$golden.timeindex"
+check "log dump says JSON of records with their headers" 0 '"headers":[{"key":"h","value":"x"}]' "$brook" log dump -r --json "$golden.log"
+check "log dump says what a directory is" 1 "not a file" "$brook" log dump "$directory"
 check "log dump refuses what is no segment" 1 "not a .log" "$brook" log dump "$0"
 check "the manual page has every command" 0 "brook bench latency" "$brook" --print-manual
 check "the settings have a manual page" 0 "linger.ms" sh -c "\"$brook\" --print-config-manual | tr -d '\\\\'"
