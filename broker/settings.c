@@ -298,6 +298,21 @@ void settings_visit(const struct settings *s, settings_visitor *visitor, void *a
     }
 }
 
+int settings_take_over(struct settings *to, const struct settings *from)
+{
+    struct settings_faults none = {0};
+    for (size_t i = 0; i < settings_table_count; i++) {
+        char value[LINE_BYTES_MAX];
+        if (!settings_table[i].at_run_time)
+            continue;
+        format_value(from, &settings_table[i], value, sizeof value);
+        if (set(to, &settings_table[i], value, "", &none) < 0)
+            return -BROOK_E_NOMEM;
+        to->is_given[i] = from->is_given[i];
+    }
+    return 0;
+}
+
 void settings_compare(const struct settings *from, const struct settings *to, settings_change *change,
                       void *arg)
 {

@@ -402,6 +402,11 @@ struct channel *client_channel(struct client *client, int32_t broker_id, enum cl
     return client->links ? links_channel(client->links, broker_id, lane) : NULL;
 }
 
+size_t client_message_bytes_max(struct client *client, int32_t broker_id)
+{
+    return client->links ? links_message_bytes_max(client->links, broker_id) : 0;
+}
+
 struct channel *client_any_channel(struct client *client)
 {
     return client->links ? links_any_channel(client->links) : NULL;

@@ -51,6 +51,9 @@ enum client_lane { CLIENT_LANE_REQUESTS, CLIENT_LANE_PULLS, CLIENT_LANE_COUNT };
 /* The channel to a broker of the metadata, made and connected as needed (with back-off). NULL when the broker
  * is unknown or backing off; client_when_ready() tells later. The channel stays the client's. [loop] */
 struct channel *client_channel(struct client *client, int32_t broker_id, enum client_lane lane);
+/* The largest batch that this broker takes, as it said when the connection for requests was made; 0: not known.
+ * A topic may allow less, or more. [loop] */
+size_t client_message_bytes_max(struct client *client, int32_t broker_id);
 /* A channel to any live broker (bootstrap or metadata), for requests that any can answer. NULL: not now.
  * [loop] */
 struct channel *client_any_channel(struct client *client);

@@ -29,6 +29,7 @@ struct link {
     bool wanted;             /* somebody asked for it since it was last ready */
     bool resting;            /* until the timer */
     bool offered;            /* its address is in the present list */
+    size_t message_max;      /* bytes, of the last Hello; 0: it did not say */
     struct client_timer *timer;
 };
 
@@ -135,6 +136,7 @@ static void on_ready(void *arg, const Brook__HelloResponse *hello)
     }
     link->failures = 0;
     link->wanted = false;
+    link->message_max = hello->message_bytes_max;
     links->events.ready(links->events.arg, link->broker_id, link->lane);
 }
 
@@ -268,6 +270,12 @@ struct channel *links_channel(struct links *links, int32_t broker_id, enum clien
     }
     bool alive = link->channel && channel_get_state(link->channel) != CHANNEL_IDLE;
     return alive ? link->channel : NULL;
+}
+
+size_t links_message_bytes_max(struct links *links, int32_t broker_id)
+{
+    const struct link *link = find(links, broker_id, CLIENT_LANE_REQUESTS);
+    return link ? link->message_max : 0;
 }
 
 static bool is_ready(const struct link *link)

@@ -42,8 +42,42 @@ static void fail_attempt(brook_producer *p, struct produce_batch *batch, int cod
         return;
     }
     p->retries++;
-    q->recovering = true;
+    q->recovering = q->backs_off = true;
     producer_put_back(q, batch);
+}
+
+static void lower_limit(brook_producer *p, struct produce_partition *q, size_t bytes)
+{
+    pthread_mutex_lock(&p->lock);
+    if (bytes < q->batch_bytes)
+        q->batch_bytes = bytes;
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* Too large is the batch, which the producer made, not yet a record: find it among several, cut it, and let
+ * the partition's next ones be smaller. No attempt of `retries`, and nothing to wait for. Returns whether the
+ * batch goes on. */
+static bool make_smaller(brook_producer *p, struct produce_batch *batch, bool several)
+{
+    struct produce_partition *q = batch->partition;
+    int32_t records = batch->writer.records_count;
+    size_t half_bytes = batch->writer.bytes / 2;
+    uint64_t end = batch->sequence + (uint64_t)records;
+    struct produce_batch *halves[2] = {batch};
+    if (!several && (records < 2 || producer_split(p, batch, halves) < 0))
+        return false;
+    if (several)
+        batch->attempts--;
+    else
+        lower_limit(p, q, half_bytes);
+    if (end > q->alone_below)
+        q->alone_below = end;
+    if (q->in_flight > 1)
+        q->recovering = true;
+    p->retries++;
+    for (int i = 0; i < 2 && halves[i]; i++)
+        producer_put_back(q, halves[i]);
+    return true;
 }
 
 int64_t producer_back_off_ms(const brook_producer *p, int failures)
@@ -60,8 +94,9 @@ static void partition_returned(brook_producer *p, struct produce_partition *q)
     assert(q->in_flight > 0);
     q->in_flight--;
     if (q->in_flight == 0 && q->recovering) {
-        q->recovering = false;
-        q->retry_ms = clock_boot_ms() + producer_back_off_ms(p, ++q->failures);
+        if (q->backs_off)
+            q->retry_ms = clock_boot_ms() + producer_back_off_ms(p, ++q->failures);
+        q->recovering = q->backs_off = false;
     } else if (!q->recovering) {
         q->failures = 0;
     }
@@ -72,6 +107,7 @@ static void partition_returned(brook_producer *p, struct produce_partition *q)
 struct verdict {
     struct brook_error error;
     int64_t base_offset;
+    bool several; /* batches */
 };
 
 static void read_verdict(const struct channel_reply *reply, bool oneway, size_t entry, struct verdict *v)
@@ -101,6 +137,8 @@ static void end_batch(brook_producer *p, struct produce_batch *batch, struct ver
         producer_batch_drop_memory(p, batch);
         producer_batch_recycle(p, batch);
         pthread_mutex_unlock(&p->lock);
+    } else if (v->error.code == BROOK_E_MESSAGE_TOO_LARGE && make_smaller(p, batch, v->several)) {
+        return;
     } else if (v->error.code) {
         fail_attempt(p, batch, v->error.code, v->error.text);
     } else {
@@ -125,6 +163,7 @@ void producer_on_reply(void *arg, const struct channel_reply *reply)
                 partition_returned(p, q);
             q = batch->partition;
             read_verdict(reply, request->oneway, entry++, &verdict);
+            verdict.several = request->batches.head && request->batches.head->partition == q;
         }
         end_batch(p, batch, &verdict);
     }

@@ -5,8 +5,9 @@
  * what is marked [loop] is touched by it alone. A batch belongs to exactly one list at a time: a partition's
  * open or closed ones (lock), its backlog or a request (loop), the reports (lock), or the free list (lock).
  *
- * Order: batches of a partition carry rising sequence numbers. As long as one of them failed and others are
- * on their way, nothing more of the partition is sent (`recovering`); then all go on in sequence.
+ * Order: a batch carries the number of its first record, counted per partition, so the halves of a batch that
+ * was cut have their places, too. As long as one of them failed and others are on their way, nothing more of
+ * the partition is sent (`recovering`); then all go on in sequence.
  */
 #ifndef BROOK_CLIENT_PRODUCER_PARTS_H
 #define BROOK_CLIENT_PRODUCER_PARTS_H
@@ -70,6 +71,7 @@ struct produce_partition {
     struct batch_list closed;
     uint64_t sequence;  /* of the next batch */
     size_t usual_bytes; /* how large its batches get: room for the next one */
+    size_t batch_bytes; /* how large they may get: batch.size, less once the broker refused one */
     bool ready;         /* in the producer's ready list */
     bool due;           /* the open batch is to leave as soon as it can */
     struct produce_partition *ready_next;
@@ -78,8 +80,10 @@ struct produce_partition {
     int32_t leader;
     int in_flight; /* requests */
     bool recovering;
-    int failures;     /* in a row */
-    int64_t retry_ms; /* not before; 0: now */
+    bool backs_off;       /* and then waits before it goes on */
+    uint64_t alone_below; /* batches before this go one per request: one of them was too large */
+    int failures;         /* in a row */
+    int64_t retry_ms;     /* not before; 0: now */
     bool on_agenda, in_target, resting;
     struct produce_partition *agenda_next, *target_next, *resting_next;
 };
@@ -143,7 +147,7 @@ struct brook_producer {
     pid_t pid;
     /* settings, constant */
     int acks; /* BROOK__ACKS__... */
-    size_t batch_bytes;
+    size_t batch_bytes; /* but for this: lock; a broker may lower it */
     int32_t batch_records_max;
     bool one_by_one; /* one batch per request */
     int linger_ms;
@@ -269,6 +273,10 @@ static inline void *producer_batch_opaque(const struct produce_batch *batch, siz
 }
 /* The open batch of `partition` gets no more records: to its closed ones. [lock] */
 void producer_batch_close(brook_producer *p, struct produce_partition *partition);
+/* A batch that no sender sees, with room for `bytes`, header included, whatever buffer.memory says: for records
+ * that were accepted already. The caller sets what producer_batch_open() sets. Returns 0 or -BROOK_E_NOMEM.
+ * [lock] */
+int producer_batch_spare(brook_producer *p, size_t bytes, struct produce_batch **ret_batch);
 /* Checksum and compression, at most once. [loop] */
 int producer_batch_finish(brook_producer *p, struct produce_batch *batch);
 /* Give the record memory back. [lock] */
@@ -276,6 +284,13 @@ void producer_batch_drop_memory(brook_producer *p, struct produce_batch *batch);
 /* To the free list. [lock] */
 void producer_batch_recycle(brook_producer *p, struct produce_batch *batch);
 void producer_batches_free(brook_producer *p);
+
+/* ---- producer_split.c ------------------------------------------------------------------------------- */
+
+/* Cut a finished batch of two or more records, which the broker found too large, into two of about half its
+ * bytes. `batch` is gone afterwards; on failure (-BROOK_E_NOMEM, or an error of the codec) it is as before.
+ * [loop] */
+int producer_split(brook_producer *p, struct produce_batch *batch, struct produce_batch *ret_halves[2]);
 
 /* ---- producer_topics.c ------------------------------------------------------------------------------ */
 

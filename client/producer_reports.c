@@ -98,9 +98,13 @@ static void fill(const struct produce_batch *batch, struct brook_report *report)
     *report = (struct brook_report){.topic = batch->partition->topic->name,
                                     .partition = batch->partition->index,
                                     .outcome = batch->outcome};
-    if (batch->code)
-        brook_error_set(&report->error, batch->code, "%s/%d: %s", report->topic, report->partition,
-                        batch->text ? batch->text : brook_error_text(batch->code));
+    if (!batch->code)
+        return;
+    const char *text = batch->text ? batch->text : brook_error_text(batch->code);
+    if (report->partition < 0) /* its topic was never found */
+        brook_error_set(&report->error, batch->code, "topic %s: %s", report->topic, text);
+    else
+        brook_error_set(&report->error, batch->code, "partition %s/%d: %s", report->topic, report->partition, text);
 }
 
 static void report_batch(brook_producer *p, const struct produce_batch *batch)

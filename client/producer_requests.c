@@ -162,9 +162,12 @@ static void add_entry(brook_producer *p, struct building *b, const struct produc
 static bool add_partition(brook_producer *p, struct building *b, struct produce_partition *q)
 {
     size_t before = b->bytes;
-    while (q->backlog.head && has_place(p, b, q->backlog.head) && make_room(p, b->iov_count) == 0 &&
-           producer_batch_finish(p, q->backlog.head) == 0)
+    bool alone = false;
+    while (!alone && q->backlog.head && has_place(p, b, q->backlog.head) && make_room(p, b->iov_count) == 0 &&
+           producer_batch_finish(p, q->backlog.head) == 0) {
+        alone = q->backlog.head->sequence < q->alone_below;
         add_batch(p, b, batch_list_pop(&q->backlog));
+    }
     if (b->bytes == before)
         return false;
     add_entry(p, b, q, b->bytes - before);
@@ -179,6 +182,7 @@ static void fill(brook_producer *p, struct building *b, struct produce_target *t
             producer_agenda(p, q);
             continue;
         }
+        bool alone = q->backlog.head->sequence < q->alone_below;
         if (!add_partition(p, b, q)) {
             target_push_front(t, q);
             return;
@@ -186,7 +190,8 @@ static void fill(brook_producer *p, struct building *b, struct produce_target *t
         /* More than one request of this partition may be on its way: it waits behind the others. */
         if (q->backlog.head && producer_can_send(p, q, now_ms))
             producer_target_push(t, q);
-        if (p->one_by_one)
+        /* What went alone must not get a second entry in this request. */
+        if (p->one_by_one || alone)
             return;
     }
 }

@@ -32,7 +32,7 @@ int producer_add(brook_producer *p, struct produce_partition *partition, const s
     }
     if (p->report)
         producer_batch_set_opaque(batch, (size_t)batch->writer.records_count - 1, opaque);
-    bool full = batch->writer.bytes >= p->batch_bytes || batch->writer.records_count >= p->batch_records_max;
+    bool full = batch->writer.bytes >= partition->batch_bytes || batch->writer.records_count >= p->batch_records_max;
     if (full)
         producer_batch_close(p, partition);
     else if (p->linger_ms == 0 || p->flushes > 0)

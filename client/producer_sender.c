@@ -296,10 +296,33 @@ static void on_timer(void *arg)
     producer_pump(p);
 }
 
+static void lower_batch_bytes(brook_producer *p, struct produce_partition *q, int64_t bytes)
+{
+    pthread_mutex_lock(&p->lock);
+    if (q->batch_bytes > (size_t)bytes)
+        q->batch_bytes = (size_t)bytes;
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* No batch becomes larger than the brokers take. */
+static void heed_limit(brook_producer *p, size_t bytes)
+{
+    pthread_mutex_lock(&p->lock);
+    bool lower = bytes > 0 && bytes < p->batch_bytes;
+    if (lower)
+        p->batch_bytes = bytes;
+    pthread_mutex_unlock(&p->lock);
+    if (lower)
+        each_partition(p, lower_batch_bytes, (int64_t)bytes);
+}
+
 static void on_channel_ready(void *arg, int32_t broker_id, enum client_lane lane)
 {
-    if (lane == CLIENT_LANE_REQUESTS)
-        producer_pump(arg);
+    brook_producer *p = arg;
+    if (lane != CLIENT_LANE_REQUESTS)
+        return;
+    heed_limit(p, client_message_bytes_max(p->client, broker_id));
+    producer_pump(p);
 }
 
 static void on_channel_lost(void *arg, int32_t broker_id, enum client_lane lane,

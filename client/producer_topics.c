@@ -70,6 +70,7 @@ static struct produce_partition *make_partition(struct produce_topic *topic, int
     partition->topic = topic;
     partition->index = index;
     partition->leader = -1;
+    partition->batch_bytes = topic->producer->batch_bytes;
     batch_list_init(&partition->closed);
     batch_list_init(&partition->backlog);
     return partition;

@@ -16,6 +16,7 @@ struct answer {
     Brook__PulledPartition *parts;
     Brook__PulledPartition **pointers;
     struct log_range *ranges;
+    struct pull_entry **served; /* whose records the ranges are */
     size_t parts_count;
     size_t ranges_count;
     size_t bytes;
@@ -31,7 +32,8 @@ static int answer_begin(struct answer *a, struct pull_session *s)
     a->parts = request_reply_alloc(a->request, most * sizeof a->parts[0]);
     a->pointers = request_reply_alloc(a->request, most * sizeof a->pointers[0]);
     a->ranges = request_reply_alloc(a->request, most * sizeof a->ranges[0]);
-    return a->parts && a->pointers && a->ranges ? 0 : -BROOK_E_NOMEM;
+    a->served = request_reply_alloc(a->request, most * sizeof a->served[0]);
+    return a->parts && a->pointers && a->ranges && a->served ? 0 : -BROOK_E_NOMEM;
 }
 
 static void answer_drop(struct answer *a)
@@ -93,9 +95,10 @@ static void add_range(struct answer *a, struct pull_entry *e, const struct parti
     add_marks(part, e, marks);
     part->has_records_bytes = true;
     part->records_bytes = (uint32_t)range->bytes;
+    a->served[a->ranges_count] = e;
     a->ranges[a->ranges_count++] = *range;
     a->bytes += range->bytes;
-    pull_entry_make_ready(e); /* to the end: others are served before it is again */
+    pull_entry_make_ready(e); /* to the end: should this answer not be sent, others come first in the next */
 }
 
 static void say_out_of_range(const struct view_topic *topic, const struct pull_entry *e,
@@ -216,6 +219,8 @@ static void send(struct answer *a, int status_code)
 {
     struct pull_session *s = a->session;
     struct request *r = unpark(s);
+    for (size_t i = 0; i < a->ranges_count; i++)
+        pull_entry_rest(a->served[i]);
     Brook__Response response = BROOK__RESPONSE__INIT;
     Brook__PullResponse body = BROOK__PULL_RESPONSE__INIT;
     Brook__Status status = BROOK__STATUS__INIT;

@@ -332,6 +332,8 @@ void loop_free(struct io_loop *loop)
     deadlines_done(&loop->deadlines);
     arena_free(loop->message_arena);
     arena_free(loop->face.reply_arena);
+    assert(!loop->buffers || pool_bytes_in_use(loop->buffers) == 0);
+    assert(!loop->frames || pool_bytes_in_use(loop->frames) == 0);
     pool_unref(loop->buffers);
     pool_unref(loop->frames);
     inbox_done(&loop->inbox);
