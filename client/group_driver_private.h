@@ -63,6 +63,7 @@ struct group {
     struct ownership *ownership; /* made when needed */
     struct owner_watch *owner_watches;
     struct registration *registration;
+    char rival[96]; /* who has our id, as far as is known */
     struct group_view_read *view_read;
     uint64_t view_op;
 

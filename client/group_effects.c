@@ -69,8 +69,8 @@ static void report(struct group *g, const struct group_effect *e)
     char text[200];
     switch (e->report) {
     case GROUP_REPORT_ID_IN_USE:
-        snprintf(text, sizeof text, "group %s: member %s is a live session's already", g->name,
-                 group_member_get_id(g->machine));
+        snprintf(text, sizeof text, "group %s: member %.60s is in use: %s", g->name,
+                 group_member_get_id(g->machine), g->rival);
         fail(g, BROOK_E_LOCKED, text);
         break;
     case GROUP_REPORT_UNREADABLE:

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* How much longer than a session's timeout its nodes may stay: the server rounds up. */
+#define ID_MARGIN_MS 3000
+
 int group_member_new(const struct group_member_settings *settings, struct topic_patterns *patterns,
                      struct group_member **ret_member)
 {
@@ -221,14 +224,26 @@ static void leave_event(struct group_member *m, const struct group_event *e)
 
 /* ---- the registration --------------------------------------------------------------------------------- */
 
+/* An earlier session of ours may still have it, and ends by itself; after that it is somebody else's. */
+static void id_is_taken(struct group_member *m)
+{
+    if (m->id_taken_since_ms == 0)
+        m->id_taken_since_ms = m->now_ms;
+    if (m->now_ms < m->id_taken_since_ms ||
+        m->now_ms - m->id_taken_since_ms < m->session_timeout_ms + ID_MARGIN_MS)
+        return;
+    m->id_taken_since_ms = INT64_MAX;
+    member_report(m, GROUP_REPORT_ID_IN_USE, -BROOK_E_NODE_EXISTS, NULL, -1);
+}
+
 static void registered_event(struct group_member *m, const struct group_event *e)
 {
     if (e->op != m->state_op)
         return;
     m->state_op = 0;
     if (e->err) {
-        if (e->err == -BROOK_E_NODE_EXISTS && m->state_retry_ms == 0)
-            member_report(m, GROUP_REPORT_ID_IN_USE, e->err, NULL, -1);
+        if (e->err == -BROOK_E_NODE_EXISTS)
+            id_is_taken(m);
         m->state_not_before_ms = member_backoff(m, &m->state_retry_ms);
         if (m->state == MEMBER_REGISTERING)
             m->state = MEMBER_NONE;
@@ -237,6 +252,7 @@ static void registered_event(struct group_member *m, const struct group_event *e
         return;
     }
     m->state_retry_ms = 0;
+    m->id_taken_since_ms = 0;
     if (m->state != MEMBER_REGISTERING)
         return;
     m->state = MEMBER_REGISTERED;

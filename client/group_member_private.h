@@ -88,6 +88,7 @@ struct group_member {
     uint64_t state_op;
     int64_t state_not_before_ms;
     int state_retry_ms;
+    int64_t id_taken_since_ms; /* 0: it is not; INT64_MAX: it was said */
     bool group_watched;
     bool topics_watched;
     /* The session was an earlier process's: what it owned is to be found out. */

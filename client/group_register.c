@@ -11,6 +11,8 @@
 #include "proto/base/clock.h"
 #include "proto/base/err.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,8 +101,8 @@ static void on_existing(void *arg, const struct coordinator_reply *reply)
         create(r);
         return;
     }
-    if (reply->err || reply->stat.ephemeral_owner != r->session_id) {
-        registration_end(r, reply->err ? reply->err : -BROOK_E_NODE_EXISTS);
+    if (reply->err) {
+        registration_end(r, reply->err);
         return;
     }
     struct znode_member theirs = {0};
@@ -108,8 +110,14 @@ static void on_existing(void *arg, const struct coordinator_reply *reply)
     group_member_describe(r->group->machine, &ours);
     bool same = znode_decode_member(reply->data, reply->data_bytes, &theirs, NULL) == 0 &&
                 says_the_same(&theirs, &ours);
+    bool is_foreign = reply->stat.ephemeral_owner != r->session_id;
+    if (is_foreign)
+        snprintf(r->group->rival, sizeof r->group->rival, "session 0x%" PRIx64 " on %.60s",
+                 (uint64_t)reply->stat.ephemeral_owner, theirs.host ? theirs.host : "an unknown host");
     znode_member_done(&theirs);
-    if (r->replace || !same)
+    if (is_foreign)
+        registration_end(r, -BROOK_E_NODE_EXISTS);
+    else if (r->replace || !same)
         send_replace(r);
     else
         coordinator_set(r->coordinator, r->path.text, r->data, r->data_bytes, -1,

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -720,6 +721,38 @@ START_TEST(state_dir_serves_one_process_at_a_time)
 }
 END_TEST
 
+static bool is_locked_out(void *arg)
+{
+    struct peer *p = arg;
+    pthread_mutex_lock(&p->lock);
+    bool failed = p->failure.code == BROOK_E_LOCKED && strstr(p->failure.text, "session 0x");
+    pthread_mutex_unlock(&p->lock);
+    return failed;
+}
+
+START_TEST(second_member_of_one_instance_id_waits_says_whose_it_is_and_takes_over_later)
+{
+    struct fixture f;
+    struct peer *peers[2];
+    char directory[512];
+    fixture_init(&f, "/rival");
+    fixture_topic(&f, 0, 1, false);
+    struct peer_options first = {.settings = {"group.instance.id", "one", "state.dir", suite_directory()}};
+    peers[0] = peer_new(&f, &first);
+    peers_settle(peers, 1, 0, 1, PATIENCE_MS);
+    snprintf(directory, sizeof directory, "%s/other", suite_directory());
+    ck_assert_int_eq(mkdir(directory, 0700), 0);
+    struct peer_options second = {.settings = {"group.instance.id", "one", "state.dir", directory}};
+    peers[1] = peer_new(&f, &second);
+    ck_assert(suite_wait(is_locked_out, peers[1], FIXTURE_TIMEOUT_MS + 8000));
+    ck_assert(peer_delivers(peers[0], 0, 0));
+    ck_assert_int_eq(peer_leave(peers[0], GROUP_LEAVE), 0);
+    peers_settle(peers + 1, 1, 0, 1, PATIENCE_MS);
+    ck_assert_int_eq(peer_leave(peers[1], GROUP_LEAVE), 0);
+    fixture_done(&f);
+}
+END_TEST
+
 int main(void)
 {
     const struct suite_test all[] = {
@@ -746,6 +779,7 @@ int main(void)
         SUITE_TEST(static_member_that_is_killed_and_restarts_in_time_moves_nobody),
         SUITE_TEST(static_member_that_stops_to_resume_moves_nobody),
         SUITE_TEST(state_dir_serves_one_process_at_a_time),
+        SUITE_TEST_SLOW(second_member_of_one_instance_id_waits_says_whose_it_is_and_takes_over_later, 40),
     };
     fixture_zk = zookeeper_start(NULL);
     int failed = suite_run("client/group_driver", all, sizeof all / sizeof all[0]);
