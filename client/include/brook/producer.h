@@ -55,7 +55,10 @@ struct brook_report {
 /* One report; `report` is good during the call. Runs inside poll, flush and close. */
 typedef void brook_report_callback(void *arg, const struct brook_report *report);
 
-/* Chooses a partition for a record without one: 0 <= result < partitions_count. Called on the sending thread. */
+/* Chooses a partition for a record without one: 0 <= result < partitions_count. Called on the sending thread, inside
+ * send; for a record that was sent before its topic was known on the producer's own thread, once it is, with a copy
+ * of the record. So both may call at the same time, and the function must neither wait nor call functions of the
+ * producer. A result that is none: -BROOK_E_UNKNOWN_PARTITION, of send or in the report. */
 typedef int32_t brook_partitioner(void *arg, const struct brook_record *record, int32_t partitions_count);
 
 /* Returns 0 or -BROOK_E_CONFIG, -BROOK_E_NOMEM, -BROOK_E_IO with a sentence. Does not wait for a connection. */

@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -397,12 +398,54 @@ START_TEST(the_callers_partitioner_decides)
     stub_cluster_add_topic(f.cluster, "t", 5);
     fixture_start(&f, true);
     brook_producer_set_partitioner(f.producer, third, NULL);
-    send_text(&f, "t", 0, NULL, "warm");
+    ck_assert_int_eq(send_text(&f, "t", 0, NULL, "v"), 0);
     brook_producer_flush(f.producer, WAIT_MS);
     ck_assert_int_eq(send_text(&f, "t", -1, "k", "v"), 0);
     ck_assert_int_eq(send_text(&f, "t", -1, NULL, "v"), -BROOK_E_UNKNOWN_PARTITION);
     brook_producer_flush(f.producer, WAIT_MS);
     ck_assert_int_eq(stub_cluster_end_offset(f.cluster, "t", 3), 1);
+    fixture_close(&f);
+}
+END_TEST
+
+struct asked {
+    atomic_int times, wrong;
+};
+static int32_t by_value(void *arg, const struct brook_record *record, int32_t partitions_count)
+{
+    struct asked *asked = arg;
+    atomic_fetch_add(&asked->times, 1);
+    bool same = strcmp(record->topic, "t") == 0 && record->key_bytes == 1 && record->value_bytes == 1 &&
+                record->headers_count == 1 && record->headers[0].key_bytes == 2 && record->timestamp == 77 &&
+                record->opaque == asked && record->partition == BROOK_PARTITION_ANY;
+    if (!same)
+        atomic_fetch_add(&asked->wrong, 1);
+    return *(const char *)record->value - '0';
+}
+
+START_TEST(the_callers_partitioner_decides_for_what_was_sent_before_the_topic_was_known)
+{
+    struct fixture f;
+    struct asked asked = {0};
+    struct brook_header header = {"id", 2, "x", 1};
+    fixture_open(&f, 1);
+    stub_cluster_add_topic(f.cluster, "t", 5);
+    fixture_start(&f, true);
+    brook_producer_set_partitioner(f.producer, by_value, &asked);
+    for (int i = 0; i < 100; i++) {
+        char value = (char)(i % 10 == 9 ? '8' : '0' + 4 * (i % 2));
+        struct brook_record record = {.topic = "t", .partition = -1, .timestamp = 77, .key = "k", .key_bytes = 1,
+                                      .value = &value, .value_bytes = 1, .headers = &header, .headers_count = 1,
+                                      .opaque = &asked};
+        int r = brook_producer_send(f.producer, &record, 0, NULL);
+        ck_assert(r == 0 || (value == '8' && r == -BROOK_E_UNKNOWN_PARTITION));
+    }
+    ck_assert_int_eq(brook_producer_flush(f.producer, WAIT_MS), 0);
+    ck_assert_int_eq(asked.times, 100);
+    ck_assert_int_eq(asked.wrong, 0);
+    ck_assert_int_eq(stub_cluster_end_offset(f.cluster, "t", 0), 50);
+    ck_assert_int_eq(stub_cluster_end_offset(f.cluster, "t", 4), 40);
+    ck_assert_int_eq(f.stored, 90);
     fixture_close(&f);
 }
 END_TEST
@@ -726,6 +769,7 @@ SUITE_MAIN("client/producer", SUITE_TEST(records_are_stored_in_order_and_reporte
            SUITE_TEST(a_key_always_goes_to_kafkas_partition),
            SUITE_TEST(without_a_key_a_batch_stays_on_one_partition_and_the_next_moves_on),
            SUITE_TEST(the_callers_partitioner_decides),
+           SUITE_TEST(the_callers_partitioner_decides_for_what_was_sent_before_the_topic_was_known),
            SUITE_TEST(unacknowledged_records_are_reported_once_sent),
            SUITE_TEST(the_descriptor_is_readable_while_reports_wait),
            SUITE_TEST(a_full_buffer_refuses_and_takes_more_when_there_is_room),
