@@ -312,6 +312,8 @@ void producer_topics_free(brook_producer *p);
 /* Put a record into a batch of `partition`. Returns 0, -BROOK_E_QUEUE_FULL, -BROOK_E_NOMEM. [lock] */
 int producer_add(brook_producer *p, struct produce_partition *partition, const struct record_view *view,
                  void *opaque);
+/* The last act of a call that has run reports: if one of them has closed the producer, it ends here. */
+void producer_end_deferred_close(brook_producer *p);
 /* Whether the calling thread is inside a report callback of `p`. */
 bool producer_in_callback(const brook_producer *p);
 

@@ -33,7 +33,8 @@ struct brook_record {
 enum brook_send_flag {
     /* Key and value are not copied before this call returns to be batched: they stay unchanged until the report. */
     BROOK_SEND_BORROW = 1,
-    /* Wait for room instead of answering QUEUE_FULL (inside a callback: never). */
+    /* Wait for room instead of answering QUEUE_FULL (inside a callback: never). Reports hold room, so who waits runs
+     * those that are there. */
     BROOK_SEND_WAIT = 2
 };
 
@@ -52,7 +53,8 @@ struct brook_report {
     struct brook_error error; /* code 0: none */
     void *opaque;
 };
-/* One report; `report` is good during the call. Runs inside poll, flush and close. */
+/* One report; `report` is good during the call. Runs inside poll, flush, close, and a send that waits for room
+ * (BROOK_SEND_WAIT): on whichever threads call these, at the same time if there are several. */
 typedef void brook_report_callback(void *arg, const struct brook_report *report);
 
 /* Chooses a partition for a record without one: 0 <= result < partitions_count. Called on the sending thread, inside

@@ -1,3 +1,4 @@
+#include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 #include "tests/support/stub_broker.h"
 #include "tests/support/suite.h"
@@ -516,6 +517,30 @@ START_TEST(a_full_buffer_refuses_and_takes_more_when_there_is_room)
 }
 END_TEST
 
+START_TEST(a_full_buffer_sends_what_lingers_whether_the_sender_waits_or_not)
+{
+    for (unsigned flags = 0; flags < 2; flags++) {
+        struct fixture f;
+        fixture_open(&f, 1);
+        stub_cluster_add_topic(f.cluster, "t", 1);
+        set(&f, "buffer.memory", "65536");
+        set(&f, "linger.ms", "900000");
+        fixture_start(&f, true);
+        send_text(&f, "t", 0, NULL, "x");
+        ck_assert_int_eq(brook_producer_flush(f.producer, WAIT_MS), 0);
+        static char value[1000];
+        struct brook_record record = {.topic = "t", .value = value, .value_bytes = sizeof value};
+        int64_t until = clock_boot_ms() + WAIT_MS;
+        for (int i = 0; i < 200; i++)
+            while (brook_producer_send(f.producer, &record, flags ? BROOK_SEND_WAIT : 0, NULL) != 0) {
+                ck_assert_int_lt(clock_boot_ms(), until);
+                brook_producer_poll(f.producer, 100);
+            }
+        fixture_close(&f);
+    }
+}
+END_TEST
+
 static void *send_many(void *arg)
 {
     struct fixture *f = arg;
@@ -541,6 +566,50 @@ START_TEST(many_threads_share_a_small_buffer_by_waiting)
         pthread_join(threads[i], NULL);
     ck_assert_int_eq(brook_producer_flush(f.producer, WAIT_MS), 0);
     ck_assert_int_eq(stub_cluster_end_offset(f.cluster, "t", 0), 8000);
+    fixture_close(&f);
+}
+END_TEST
+
+START_TEST(one_thread_that_sends_waiting_and_never_polls_goes_on)
+{
+    struct fixture f;
+    fixture_open(&f, 1);
+    stub_cluster_add_topic(f.cluster, "t", 1);
+    set(&f, "buffer.memory", "65536");
+    set(&f, "batch.size", "1");
+    fixture_start(&f, true);
+    send_numbers(&f, "t", 0, 5000); /* their reports alone are more than buffer.memory */
+    ck_assert_int_gt(f.stored, 0);
+    ck_assert_int_eq(brook_producer_flush(f.producer, WAIT_MS), 0);
+    ck_assert_int_eq(f.stored, 5000);
+    ck_assert(f.offsets_in_order);
+    fixture_close(&f);
+}
+END_TEST
+
+static void close_in_report(void *arg, const struct brook_report *report)
+{
+    struct fixture *f = arg;
+    if (f->producer)
+        brook_producer_close(TAKE(f->producer), 0);
+}
+
+START_TEST(a_send_that_waits_survives_a_report_that_closes)
+{
+    struct fixture f;
+    fixture_open(&f, 1);
+    stub_cluster_add_topic(f.cluster, "t", 1);
+    set(&f, "buffer.memory", "65536");
+    set(&f, "batch.size", "1");
+    fixture_start(&f, false);
+    brook_producer *p = f.producer;
+    brook_producer_on_report(p, close_in_report, &f);
+    struct brook_record record = {.topic = "t", .partition = 0, .value = "x", .value_bytes = 1};
+    int r = 0;
+    for (int i = 0; i < 100000 && r == 0; i++)
+        r = brook_producer_send(p, &record, BROOK_SEND_WAIT, NULL);
+    ck_assert_int_eq(r, -BROOK_E_CLOSED);
+    ck_assert_ptr_null(f.producer);
     fixture_close(&f);
 }
 END_TEST
@@ -773,7 +842,10 @@ SUITE_MAIN("client/producer", SUITE_TEST(records_are_stored_in_order_and_reporte
            SUITE_TEST(unacknowledged_records_are_reported_once_sent),
            SUITE_TEST(the_descriptor_is_readable_while_reports_wait),
            SUITE_TEST(a_full_buffer_refuses_and_takes_more_when_there_is_room),
-           SUITE_TEST(many_threads_share_a_small_buffer_by_waiting), SUITE_TEST(an_idle_producer_sleeps),
+           SUITE_TEST(a_full_buffer_sends_what_lingers_whether_the_sender_waits_or_not),
+           SUITE_TEST(many_threads_share_a_small_buffer_by_waiting),
+           SUITE_TEST(one_thread_that_sends_waiting_and_never_polls_goes_on),
+           SUITE_TEST(a_send_that_waits_survives_a_report_that_closes), SUITE_TEST(an_idle_producer_sleeps),
            SUITE_TEST(a_producer_without_a_broker_does_not_spin),
            SUITE_TEST_SLOW(every_setting_works_and_sleeps_at_both_ends_of_its_range, 60),
            SUITE_TEST(every_function_may_be_called_from_a_report), SUITE_TEST(a_forked_child_may_free),
