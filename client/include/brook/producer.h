@@ -1,6 +1,6 @@
 /* Producer: records go in one by one, batches go out per partition, every accepted record gets one report.
  *
- * brook_producer_send() copies (or borrows) the record and returns at once. Batches leave when full
+ * brook_producer_send() copies the record into its batch and returns at once. Batches leave when full
  * (`batch.size`), when `linger.ms` have passed, or on flush. Memory is bounded by `buffer.memory`: beyond it send
  * answers -BROOK_E_QUEUE_FULL, or waits if asked to. Any number of threads may send.
  */
@@ -31,11 +31,9 @@ struct brook_record {
 };
 
 enum brook_send_flag {
-    /* Key and value are not copied before this call returns to be batched: they stay unchanged until the report. */
-    BROOK_SEND_BORROW = 1,
     /* Wait for room instead of answering QUEUE_FULL (inside a callback: never). Reports hold room, so who waits runs
      * those that are there. */
-    BROOK_SEND_WAIT = 2
+    BROOK_SEND_WAIT = 1
 };
 
 /* What became of a record. */

@@ -273,7 +273,7 @@ START_TEST(keys_headers_nulls_and_timestamps_arrive_as_given)
                                       .value = NULL,
                                       .headers = headers,
                                       .headers_count = 20};
-        ck_assert_int_eq(brook_producer_send(f.producer, &record, BROOK_SEND_BORROW, NULL), 0);
+        ck_assert_int_eq(brook_producer_send(f.producer, &record, 0, NULL), 0);
         ck_assert_int_eq(brook_producer_flush(f.producer, WAIT_MS), 0);
         stub_cluster_walk(f.cluster, record.topic, 0, see, &seen);
         ck_assert_int_eq(seen.timestamp, 1234567);
