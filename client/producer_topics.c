@@ -20,6 +20,8 @@ static struct produce_topic *add_topic(brook_producer *p, const char *name)
     topic->producer = p;
     topic->sticky = -1;
     topic->early_tail = &topic->early_head;
+    topic->nowhere.topic = topic;
+    topic->nowhere.index = PRODUCER_NOWHERE;
     HASH_ADD_KEYPTR(hh, p->topics, topic->name, bytes - 1, topic);
     return topic;
 }
@@ -170,9 +172,14 @@ static struct early_record *take_early(struct produce_topic *topic)
 /* Failing needs the lock to be free: what is to fail is collected first. */
 static void fail_all(brook_producer *p, struct produce_topic *topic, struct early_record *list, int code)
 {
+    char buffer[PRODUCER_TEXT_BYTES];
+    const char *why = NULL;
+    if (list && !client_any_channel(p->client) && client_last_error(p->client)->code)
+        why = client_last_error(p->client)->text;
+    const char *text = producer_give_up_text(code, why, buffer, sizeof buffer);
     while (list) {
         struct early_record *next = list->next;
-        producer_complete_early(p, topic, list, code);
+        producer_complete_early(p, topic, list, code, text);
         list = next;
     }
 }
@@ -298,7 +305,7 @@ static void take_known(brook_producer *p, struct produce_topic *topic, const str
     pthread_mutex_unlock(&p->lock);
     while (refused) {
         struct early_record *next = refused->next;
-        producer_complete_early(p, topic, refused, refused->code);
+        producer_complete_early(p, topic, refused, refused->code, NULL);
         refused = next;
     }
 }

@@ -26,6 +26,7 @@ struct fixture {
     int last_code;
     char last_text[256];
     void *last_opaque;
+    int32_t last_partition;
 };
 
 static void on_report(void *arg, const struct brook_report *report)
@@ -45,6 +46,7 @@ static void on_report(void *arg, const struct brook_report *report)
         snprintf(f->last_text, sizeof f->last_text, "%s", report->error.text);
     }
     f->last_opaque = report->opaque;
+    f->last_partition = report->partition;
 }
 
 static void set(struct fixture *f, const char *key, const char *value)
@@ -486,6 +488,22 @@ END_TEST
 
 /* ---- bounds ----------------------------------------------------------------------------------------- */
 
+START_TEST(a_partition_that_is_not_there_is_named_when_the_topic_becomes_known)
+{
+    struct fixture f;
+    fixture_open(&f, 1);
+    stub_cluster_add_topic(f.cluster, "t", 2);
+    fixture_start(&f, true);
+    ck_assert_int_eq(send_text(&f, "t", 7, NULL, "x"), 0);
+    ck_assert_int_eq(brook_producer_flush(f.producer, WAIT_MS), 0);
+    ck_assert_int_eq(f.not_stored, 1);
+    ck_assert_int_eq(f.last_code, BROOK_E_UNKNOWN_PARTITION);
+    ck_assert_int_eq(f.last_partition, 7);
+    ck_assert_msg(strstr(f.last_text, "t/7") != NULL, "%s", f.last_text);
+    fixture_close(&f);
+}
+END_TEST
+
 static enum stub_verdict swallow_produce(void *arg, const struct stub_request *q)
 {
     return q->request->body_case == BROOK__REQUEST__BODY_PRODUCE ? STUB_DONE : STUB_PASS;
@@ -614,6 +632,45 @@ START_TEST(a_send_that_waits_survives_a_report_that_closes)
 }
 END_TEST
 
+/* ---- without memory --------------------------------------------------------------------------------- */
+
+#ifndef __SANITIZE_ADDRESS__
+/* calloc() of the threads that have said so fails while `scarce`. */
+static atomic_bool scarce;
+static _Thread_local bool hit;
+
+extern void *__libc_calloc(size_t count, size_t bytes);
+void *calloc(size_t count, size_t bytes)
+{
+    return hit && atomic_load(&scarce) ? NULL : __libc_calloc(count, bytes);
+}
+
+static int32_t nowhere_and_no_memory(void *arg, const struct brook_record *record, int32_t partitions_count)
+{
+    hit = true;
+    atomic_store(&scarce, true);
+    return -1;
+}
+
+START_TEST(without_memory_a_record_that_fails_early_is_reported_still)
+{
+    struct fixture f;
+    fixture_open(&f, 1);
+    stub_cluster_add_topic(f.cluster, "t", 1);
+    fixture_start(&f, true);
+    brook_producer_set_partitioner(f.producer, nowhere_and_no_memory, NULL);
+    ck_assert_int_eq(send_text(&f, "t", -1, NULL, "x"), 0);
+    ck_assert_int_eq(brook_producer_flush(f.producer, WAIT_MS), 0);
+    ck_assert(scarce);
+    atomic_store(&scarce, false);
+    ck_assert_int_eq(f.not_stored, 1);
+    ck_assert_int_eq(f.last_code, BROOK_E_UNKNOWN_PARTITION);
+    ck_assert_ptr_eq(f.last_opaque, &f);
+    fixture_close(&f);
+}
+END_TEST
+#endif
+
 /* ---- waking up -------------------------------------------------------------------------------------- */
 
 static int64_t switches(void)
@@ -673,6 +730,8 @@ START_TEST(a_producer_without_a_broker_does_not_spin)
     ck_assert_int_eq(brook_producer_flush(f.producer, WAIT_MS), 0);
     ck_assert_int_eq(f.not_stored, 1);
     ck_assert_int_eq(f.last_code, BROOK_E_TIMED_OUT);
+    ck_assert_msg(strstr(f.last_text, "timed out; 127.0.0.1:1: ") || strstr(f.last_text, "timed out; localhost:1: "),
+                  "%s", f.last_text);
     fixture_close(&f);
 }
 END_TEST
@@ -828,7 +887,13 @@ START_TEST(statistics_are_json_that_adds_up)
 }
 END_TEST
 
-SUITE_MAIN("client/producer", SUITE_TEST(records_are_stored_in_order_and_reported_once_with_their_offsets),
+#ifdef __SANITIZE_ADDRESS__
+#define TESTS_WITHOUT_MEMORY
+#else
+#define TESTS_WITHOUT_MEMORY SUITE_TEST(without_memory_a_record_that_fails_early_is_reported_still),
+#endif
+
+SUITE_MAIN("client/producer", TESTS_WITHOUT_MEMORY SUITE_TEST(records_are_stored_in_order_and_reported_once_with_their_offsets),
            SUITE_TEST(without_a_callback_failures_are_counted),
            SUITE_TEST(a_topic_that_is_not_there_fails_after_two_answers),
            SUITE_TEST(what_can_not_be_sent_is_refused_at_once),
@@ -843,6 +908,7 @@ SUITE_MAIN("client/producer", SUITE_TEST(records_are_stored_in_order_and_reporte
            SUITE_TEST(the_descriptor_is_readable_while_reports_wait),
            SUITE_TEST(a_full_buffer_refuses_and_takes_more_when_there_is_room),
            SUITE_TEST(a_full_buffer_sends_what_lingers_whether_the_sender_waits_or_not),
+           SUITE_TEST(a_partition_that_is_not_there_is_named_when_the_topic_becomes_known),
            SUITE_TEST(many_threads_share_a_small_buffer_by_waiting),
            SUITE_TEST(one_thread_that_sends_waiting_and_never_polls_goes_on),
            SUITE_TEST(a_send_that_waits_survives_a_report_that_closes), SUITE_TEST(an_idle_producer_sleeps),
