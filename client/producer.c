@@ -145,8 +145,7 @@ static int64_t finish_close(brook_producer *p)
     return failures;
 }
 
-/* Closed inside a callback that ran in this call: the producer ends with it. */
-static void finish_deferred_close(brook_producer *p)
+void producer_end_deferred_close(brook_producer *p)
 {
     if (p->free_later && !producer_in_callback(p))
         finish_close(p);
@@ -197,7 +196,7 @@ static int flush_until(brook_producer *p, int64_t until_ms)
 int brook_producer_flush(brook_producer *p, int timeout_ms)
 {
     int r = flush_until(p, until_of(timeout_ms));
-    finish_deferred_close(p);
+    producer_end_deferred_close(p);
     return r;
 }
 
@@ -218,7 +217,7 @@ int brook_producer_poll(brook_producer *p, int timeout_ms)
         if (!in_time)
             break;
     }
-    finish_deferred_close(p);
+    producer_end_deferred_close(p);
     return ran;
 }
 

@@ -42,6 +42,7 @@ static void fail_attempt(brook_producer *p, struct produce_batch *batch, int cod
         return;
     }
     p->retries++;
+    producer_keep_text(batch, text && *text ? text : brook_error_text(code));
     q->recovering = q->backs_off = true;
     producer_put_back(q, batch);
 }

@@ -27,6 +27,7 @@
 /* Partitions in one request. */
 #define PRODUCER_ENTRIES_MAX 500
 #define PRODUCER_PARTITIONS_MAX 100000
+#define PRODUCER_TEXT_BYTES 320
 
 struct produce_partition;
 struct produce_topic;
@@ -88,16 +89,25 @@ struct produce_partition {
     struct produce_partition *agenda_next, *target_next, *resting_next;
 };
 
-/* A record for a topic that is not known yet. */
+/* A record for a topic that is not known yet. When it fails it becomes a batch of one, to be reported, in place:
+ * that must not need memory. */
 struct early_record {
-    struct early_record *next;
-    int64_t opened_ms;
-    size_t charge;
-    struct record_view view; /* points behind this */
-    int32_t partition;
-    int code; /* why it was refused */
-    void *opaque;
+    union {
+        struct {
+            struct early_record *next;
+            int64_t opened_ms;
+            size_t charge;
+            struct record_view view; /* points behind this */
+            int32_t partition;
+            int code; /* why it was refused */
+            void *opaque;
+        };
+        struct produce_batch report;
+    };
 };
+
+/* Index of the partition that such batches have; the one that was asked for is their `sequence`. */
+#define PRODUCER_NOWHERE INT32_MIN
 
 struct produce_topic {
     brook_producer *producer;
@@ -111,6 +121,7 @@ struct produce_topic {
     int32_t available_count;
     int32_t sticky; /* -1: choose */
     struct early_record *early_head, **early_tail;
+    struct produce_partition nowhere; /* of what failed before it had a partition */
     bool is_new; /* the loop has not seen it yet */
     struct produce_topic *new_next;
     /* loop */
@@ -312,6 +323,8 @@ void producer_topics_free(brook_producer *p);
 /* Put a record into a batch of `partition`. Returns 0, -BROOK_E_QUEUE_FULL, -BROOK_E_NOMEM. [lock] */
 int producer_add(brook_producer *p, struct produce_partition *partition, const struct record_view *view,
                  void *opaque);
+/* The last act of a call that has run reports: if one of them has closed the producer, it ends here. */
+void producer_end_deferred_close(brook_producer *p);
 /* Whether the calling thread is inside a report callback of `p`. */
 bool producer_in_callback(const brook_producer *p);
 
@@ -322,7 +335,10 @@ void producer_complete(brook_producer *p, struct produce_batch *batch, enum broo
                        int64_t base_offset, int code, const char *text);
 /* The same for a record that never was in a batch. [no lock] */
 void producer_complete_early(brook_producer *p, struct produce_topic *topic, struct early_record *early,
-                             int code);
+                             int code, const char *text);
+/* Why the last attempt failed, for the report of a batch that runs out of time. Copied; out of memory: none. [loop]
+ */
+void producer_keep_text(struct produce_batch *batch, const char *text);
 /* Run the reports that are there. Returns how many. [no lock] */
 int producer_reports_run(brook_producer *p);
 /* Wait under the lock on `condition` until `until_ms` (clock_boot_ms(), INT64_MAX: for ever). False: it is
@@ -331,6 +347,8 @@ bool producer_wait(brook_producer *p, pthread_cond_t *condition, int64_t until_m
 
 /* ---- producer_sender.c ------------------------------------------------------------------------------ */
 
+/* "timed out; `why`" in `buffer`, for a record that was given up; NULL: nothing to add to the code's own words. */
+const char *producer_give_up_text(int code, const char *why, char *buffer, size_t bytes);
 int producer_sender_start(brook_producer *p);
 /* On the loop; nothing is in flight for the producer afterwards. */
 void producer_sender_stop(brook_producer *p);

@@ -51,14 +51,21 @@ static void queue_report(brook_producer *p, struct produce_batch *batch)
         eventfd_write(p->fd, 1);
 }
 
+void producer_keep_text(struct produce_batch *batch, const char *text)
+{
+    /* `text` may be the batch's own. */
+    char *copy = text && *text ? strdup(text) : NULL;
+    free(batch->text);
+    batch->text = copy;
+}
+
 void producer_complete(brook_producer *p, struct produce_batch *batch, enum brook_outcome outcome,
                        int64_t base_offset, int code, const char *text)
 {
     batch->outcome = outcome;
     batch->base_offset = base_offset;
     batch->code = code;
-    free(batch->text);
-    batch->text = text && *text ? strdup(text) : NULL;
+    producer_keep_text(batch, text);
     pthread_mutex_lock(&p->lock);
     count(p, batch);
     producer_batch_drop_memory(p, batch);
@@ -72,23 +79,22 @@ void producer_complete(brook_producer *p, struct produce_batch *batch, enum broo
     pthread_mutex_unlock(&p->lock);
 }
 
-/* It becomes a batch of one, made to be reported. */
 void producer_complete_early(brook_producer *p, struct produce_topic *topic, struct early_record *early,
-                             int code)
+                             int code, const char *text)
 {
-    struct produce_batch *batch = calloc(1, sizeof *batch + sizeof(struct produce_partition));
-    if (!batch)
-        return;
-    struct produce_partition *nowhere = (struct produce_partition *)(batch + 1);
-    nowhere->topic = topic;
-    nowhere->index = early->partition;
-    batch->partition = nowhere;
-    batch->writer.records_count = 1;
-    batch->opened_ms = early->opened_ms;
-    batch->charge = early->charge;
-    producer_batch_set_opaque(batch, 0, early->opaque);
-    free(early);
-    producer_complete(p, batch, BROOK_NOT_STORED, -1, code, NULL);
+    /* What it held goes now: reports may wait for long. */
+    struct early_record *smaller = realloc(early, sizeof *early);
+    if (smaller)
+        early = smaller;
+    struct produce_batch report = {.partition = &topic->nowhere,
+                                   .sequence = (uint64_t)early->partition,
+                                   .opaque = early->opaque,
+                                   .opened_ms = early->opened_ms,
+                                   .charge = early->charge,
+                                   .writer = {.records_count = 1}};
+    struct produce_batch *batch = &early->report;
+    *batch = report;
+    producer_complete(p, batch, BROOK_NOT_STORED, -1, code, text);
 }
 
 /* ---- reporting -------------------------------------------------------------------------------------- */
@@ -98,6 +104,8 @@ static void fill(const struct produce_batch *batch, struct brook_report *report)
     *report = (struct brook_report){.topic = batch->partition->topic->name,
                                     .partition = batch->partition->index,
                                     .outcome = batch->outcome};
+    if (report->partition == PRODUCER_NOWHERE)
+        report->partition = (int32_t)batch->sequence;
     if (!batch->code)
         return;
     const char *text = batch->text ? batch->text : brook_error_text(batch->code);

@@ -139,14 +139,20 @@ static int put(brook_producer *p, const struct brook_record *record, const struc
     return r < 0 ? r : producer_add(p, topic->partitions[partition], view, record->opaque);
 }
 
-/* Wait for memory, under the lock. */
+/* Wait for memory, under the lock. Reports hold memory, too, and who waits here can not fetch them elsewhere. */
 static int wait_for_room(brook_producer *p)
 {
     if (producer_ask_wake(p))
         producer_wake(p);
-    p->room_waiters++;
-    pthread_cond_wait(&p->room, &p->lock);
-    p->room_waiters--;
+    if (p->reports.head) {
+        pthread_mutex_unlock(&p->lock);
+        producer_reports_run(p);
+        pthread_mutex_lock(&p->lock);
+    } else {
+        p->room_waiters++;
+        pthread_cond_wait(&p->room, &p->lock);
+        p->room_waiters--;
+    }
     return p->closing ? -BROOK_E_CLOSED : 0;
 }
 
@@ -154,6 +160,7 @@ static int send_view(brook_producer *p, const struct brook_record *record, const
                      unsigned flags, struct brook_error *error)
 {
     bool may_wait = (flags & BROOK_SEND_WAIT) && !producer_in_callback(p);
+    bool wake = false;
     pthread_mutex_lock(&p->lock);
     int r = p->closing ? -BROOK_E_CLOSED : 0;
     while (r == 0) {
@@ -161,12 +168,12 @@ static int send_view(brook_producer *p, const struct brook_record *record, const
         if (r != -BROOK_E_QUEUE_FULL)
             break;
         p->counters.queue_full++;
+        wake = !p->hurry && !may_wait && producer_ask_wake(p);
         p->hurry = true; /* what lingers holds memory */
         if (!may_wait)
             break;
         r = wait_for_room(p);
     }
-    bool wake = false;
     if (r == 0) {
         p->counters.records_accepted++;
         p->counters.bytes_accepted += (int64_t)(record->key_bytes + record->value_bytes);
@@ -215,5 +222,7 @@ int brook_producer_send(brook_producer *p, const struct brook_record *record, un
         r = send_with_headers(p, record, flags, error);
     if (r < 0 && error && error->code == 0)
         brook_error_set(error, -r, "topic %.200s: %s", record->topic, brook_error_text(r));
+    if (r == -BROOK_E_CLOSED)
+        producer_end_deferred_close(p); /* a report that ran while this waited has closed it */
     return r;
 }

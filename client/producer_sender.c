@@ -2,6 +2,7 @@
 #include "proto/base/clock.h"
 
 #include <event2/event.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* How often delivery timeouts are looked at: a tenth of them, within these bounds. */
@@ -132,9 +133,31 @@ static int64_t wake_resting(brook_producer *p, int64_t now_ms)
 
 /* ---- delivery.timeout.ms ---------------------------------------------------------------------------- */
 
+/* Why a batch that was given up had not been stored by then; NULL: not known. */
+static const char *cause(brook_producer *p, const struct produce_batch *batch)
+{
+    if (batch->text)
+        return batch->text;
+    if (batch->partition->leader < 0)
+        return "the partition has no leader";
+    struct channel *channel = client_channel(p->client, batch->partition->leader, CLIENT_LANE_REQUESTS);
+    bool connected = channel && channel_get_state(channel) == CHANNEL_READY;
+    return connected || !client_last_error(p->client)->code ? NULL : client_last_error(p->client)->text;
+}
+
+const char *producer_give_up_text(int code, const char *why, char *buffer, size_t bytes)
+{
+    if (!why || (code != BROOK_E_TIMED_OUT && code != BROOK_E_PURGED))
+        return NULL;
+    snprintf(buffer, bytes, "%s; %s", brook_error_text(code), why);
+    return buffer;
+}
+
 static void fail_batch(brook_producer *p, struct produce_batch *batch, int code)
 {
-    producer_complete(p, batch, batch->maybe ? BROOK_MAYBE_STORED : BROOK_NOT_STORED, -1, code, batch->text);
+    char buffer[PRODUCER_TEXT_BYTES];
+    const char *text = producer_give_up_text(code, cause(p, batch), buffer, sizeof buffer);
+    producer_complete(p, batch, batch->maybe ? BROOK_MAYBE_STORED : BROOK_NOT_STORED, -1, code, text);
 }
 
 static void take_over(brook_producer *p, struct produce_partition *q)

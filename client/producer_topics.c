@@ -1,5 +1,6 @@
 #include "client/partitioner.h"
 #include "client/producer_parts.h"
+#include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 #include "proto/base/names.h"
 
@@ -19,6 +20,8 @@ static struct produce_topic *add_topic(brook_producer *p, const char *name)
     topic->producer = p;
     topic->sticky = -1;
     topic->early_tail = &topic->early_head;
+    topic->nowhere.topic = topic;
+    topic->nowhere.index = PRODUCER_NOWHERE;
     HASH_ADD_KEYPTR(hh, p->topics, topic->name, bytes - 1, topic);
     return topic;
 }
@@ -169,9 +172,14 @@ static struct early_record *take_early(struct produce_topic *topic)
 /* Failing needs the lock to be free: what is to fail is collected first. */
 static void fail_all(brook_producer *p, struct produce_topic *topic, struct early_record *list, int code)
 {
+    char buffer[PRODUCER_TEXT_BYTES];
+    const char *why = NULL;
+    if (list && !client_any_channel(p->client) && client_last_error(p->client)->code)
+        why = client_last_error(p->client)->text;
+    const char *text = producer_give_up_text(code, why, buffer, sizeof buffer);
     while (list) {
         struct early_record *next = list->next;
-        producer_complete_early(p, topic, list, code);
+        producer_complete_early(p, topic, list, code, text);
         list = next;
     }
 }
@@ -186,6 +194,52 @@ static void fail_early(brook_producer *p, struct produce_topic *topic, int code)
     fail_all(p, topic, list, code);
 }
 
+/* ---- the caller's partitioner ------------------------------------------------------------------------ */
+
+/* As the caller gave it, but for the memory. */
+static int ask_partitioner(brook_producer *p, const struct produce_topic *topic, struct early_record *early,
+                           int32_t count)
+{
+    const struct record_view *v = &early->view;
+    AUTO_FREE struct brook_header *headers = NULL;
+    if (v->headers_count > 0 && !(headers = calloc((size_t)v->headers_count, sizeof *headers)))
+        return -BROOK_E_NOMEM;
+    for (int32_t i = 0; i < v->headers_count; i++)
+        headers[i] = (struct brook_header){.key = v->headers[i].key,
+                                           .key_bytes = (size_t)v->headers[i].key_bytes,
+                                           .value = v->headers[i].value,
+                                           .value_bytes = (size_t)v->headers[i].value_bytes};
+    struct brook_record record = {.topic = topic->name,
+                                  .partition = BROOK_PARTITION_ANY,
+                                  .timestamp = v->timestamp,
+                                  .key = v->key,
+                                  .key_bytes = v->key ? (size_t)v->key_bytes : 0,
+                                  .value = v->value,
+                                  .value_bytes = v->value ? (size_t)v->value_bytes : 0,
+                                  .headers = headers,
+                                  .headers_count = (size_t)v->headers_count,
+                                  .opaque = early->opaque};
+    int32_t chosen = p->partitioner(p->partitioner_arg, &record, count);
+    if (chosen < 0 || chosen >= count)
+        return -BROOK_E_UNKNOWN_PARTITION;
+    early->partition = chosen;
+    return 0;
+}
+
+/* Ask for what is held, without the lock around the caller's function. Senders go on adding behind, so at the
+ * end all have been asked; nobody but the loop takes away. [lock] */
+static void partition_early(brook_producer *p, struct produce_topic *topic, int32_t count)
+{
+    for (struct early_record *early = topic->early_head; p->partitioner && early; early = early->next) {
+        if (early->partition >= 0)
+            continue;
+        pthread_mutex_unlock(&p->lock);
+        int r = ask_partitioner(p, topic, early, count);
+        pthread_mutex_lock(&p->lock);
+        early->code = -r;
+    }
+}
+
 /* The topic is known: batch what came before. Under the lock, so that it stays before what comes now. */
 static struct early_record *replay(brook_producer *p, struct produce_topic *topic)
 {
@@ -195,15 +249,15 @@ static struct early_record *replay(brook_producer *p, struct produce_topic *topi
     for (struct early_record *early; (early = take_early(topic));) {
         int32_t partition = early->partition;
         const struct record_view *v = &early->view;
-        if (partition < 0 && p->by_key && v->key)
+        if (partition < 0 && !early->code && p->by_key && v->key)
             partition = partition_of_key(v->key, (size_t)v->key_bytes, topic->partitions_count);
-        else if (partition < 0)
+        else if (partition < 0 && !early->code)
             partition = producer_topic_choose(p, topic);
         p->used_bytes -= early->charge;
         early->next = NULL;
-        int r = partition < topic->partitions_count
-                    ? producer_add(p, topic->partitions[partition], v, early->opaque)
-                    : -BROOK_E_UNKNOWN_PARTITION;
+        int r = early->code ? -early->code : -BROOK_E_UNKNOWN_PARTITION;
+        if (!early->code && partition < topic->partitions_count)
+            r = producer_add(p, topic->partitions[partition], v, early->opaque);
         if (r == 0) {
             free(early);
             continue;
@@ -244,13 +298,14 @@ static void take_known(brook_producer *p, struct produce_topic *topic, const str
         topic->partitions_count = m->partitions_count;
         memcpy(topic->topic_id, m->topic_id, sizeof topic->topic_id);
         set_leaders(p, topic, m);
+        partition_early(p, topic, m->partitions_count);
         topic->known = true;
         refused = replay(p, topic);
     }
     pthread_mutex_unlock(&p->lock);
     while (refused) {
         struct early_record *next = refused->next;
-        producer_complete_early(p, topic, refused, refused->code);
+        producer_complete_early(p, topic, refused, refused->code, NULL);
         refused = next;
     }
 }

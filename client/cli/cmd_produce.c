@@ -10,6 +10,8 @@
 
 #define HEADERS_MAX 32
 #define COMPLAINTS_MAX 10
+/* How long a signal may have to wait. */
+#define ROOM_POLL_MS 100
 
 struct produce {
     struct cli *cli;
@@ -18,6 +20,7 @@ struct produce {
     struct brook_header headers[HEADERS_MAX];
     const char *separator; /* between key and value; NULL: no keys */
     int delimiter;
+    int64_t lines; /* read so far: the number of the record that is being sent */
     int64_t accepted;
     int64_t bytes;
     int64_t stored;
@@ -71,6 +74,17 @@ static bool split_headers(struct produce *p)
     return true;
 }
 
+/* Wait for room, but not longer than until a signal. */
+static int send_patiently(struct produce *p, const struct brook_record *record, struct brook_error *error)
+{
+    int r;
+    while ((r = brook_producer_send(p->producer, record, 0, error)) == -BROOK_E_QUEUE_FULL && !cli_interrupted()) {
+        brook_producer_poll(p->producer, ROOM_POLL_MS);
+        progress(p, false);
+    }
+    return r;
+}
+
 /* Hand one line over. Returns 0, or a negative code after having said what is wrong. */
 static int send_line(struct produce *p, const char *line, size_t bytes)
 {
@@ -88,8 +102,10 @@ static int send_line(struct produce *p, const char *line, size_t bytes)
             record.value_bytes = bytes - record.key_bytes - width;
         }
     }
-    record.opaque = (void *)(intptr_t)(p->accepted + p->failed + 1);
-    int r = brook_producer_send(p->producer, &record, BROOK_SEND_WAIT, &error);
+    record.opaque = (void *)(intptr_t)++p->lines;
+    int r = send_patiently(p, &record, &error);
+    if (r == -BROOK_E_QUEUE_FULL)
+        return 0; /* interrupted: the reader looks, too */
     if (r == 0) {
         p->accepted++;
         p->bytes += (int64_t)bytes;
@@ -110,7 +126,7 @@ static int read_file(struct produce *p, FILE *in, const char *name)
     while (r == 0 && !cli_interrupted() && (n = getdelim(&line, &capacity, p->delimiter, in)) > 0) {
         size_t bytes = (size_t)n - (line[n - 1] == (char)p->delimiter);
         r = send_line(p, line, bytes);
-        if ((p->accepted & 0xfff) == 0) {
+        if ((p->lines & 0xfff) == 0) {
             brook_producer_poll(p->producer, 0);
             progress(p, false);
         }

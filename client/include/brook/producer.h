@@ -1,6 +1,6 @@
 /* Producer: records go in one by one, batches go out per partition, every accepted record gets one report.
  *
- * brook_producer_send() copies (or borrows) the record and returns at once. Batches leave when full
+ * brook_producer_send() copies the record into its batch and returns at once. Batches leave when full
  * (`batch.size`), when `linger.ms` have passed, or on flush. Memory is bounded by `buffer.memory`: beyond it send
  * answers -BROOK_E_QUEUE_FULL, or waits if asked to. Any number of threads may send.
  */
@@ -31,10 +31,9 @@ struct brook_record {
 };
 
 enum brook_send_flag {
-    /* Key and value are not copied before this call returns to be batched: they stay unchanged until the report. */
-    BROOK_SEND_BORROW = 1,
-    /* Wait for room instead of answering QUEUE_FULL (inside a callback: never). */
-    BROOK_SEND_WAIT = 2
+    /* Wait for room instead of answering QUEUE_FULL (inside a callback: never). Reports hold room, so who waits runs
+     * those that are there. */
+    BROOK_SEND_WAIT = 1
 };
 
 /* What became of a record. */
@@ -52,10 +51,14 @@ struct brook_report {
     struct brook_error error; /* code 0: none */
     void *opaque;
 };
-/* One report; `report` is good during the call. Runs inside poll, flush and close. */
+/* One report; `report` is good during the call. Runs inside poll, flush, close, and a send that waits for room
+ * (BROOK_SEND_WAIT): on whichever threads call these, at the same time if there are several. */
 typedef void brook_report_callback(void *arg, const struct brook_report *report);
 
-/* Chooses a partition for a record without one: 0 <= result < partitions_count. Called on the sending thread. */
+/* Chooses a partition for a record without one: 0 <= result < partitions_count. Called on the sending thread, inside
+ * send; for a record that was sent before its topic was known on the producer's own thread, once it is, with a copy
+ * of the record. So both may call at the same time, and the function must neither wait nor call functions of the
+ * producer. A result that is none: -BROOK_E_UNKNOWN_PARTITION, of send or in the report. */
 typedef int32_t brook_partitioner(void *arg, const struct brook_record *record, int32_t partitions_count);
 
 /* Returns 0 or -BROOK_E_CONFIG, -BROOK_E_NOMEM, -BROOK_E_IO with a sentence. Does not wait for a connection. */

@@ -1,3 +1,4 @@
+#include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 #include "tests/support/stub_broker.h"
 #include "tests/support/suite.h"
@@ -6,6 +7,7 @@
 #include <jansson.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +26,7 @@ struct fixture {
     int last_code;
     char last_text[256];
     void *last_opaque;
+    int32_t last_partition;
 };
 
 static void on_report(void *arg, const struct brook_report *report)
@@ -43,6 +46,7 @@ static void on_report(void *arg, const struct brook_report *report)
         snprintf(f->last_text, sizeof f->last_text, "%s", report->error.text);
     }
     f->last_opaque = report->opaque;
+    f->last_partition = report->partition;
 }
 
 static void set(struct fixture *f, const char *key, const char *value)
@@ -271,7 +275,7 @@ START_TEST(keys_headers_nulls_and_timestamps_arrive_as_given)
                                       .value = NULL,
                                       .headers = headers,
                                       .headers_count = 20};
-        ck_assert_int_eq(brook_producer_send(f.producer, &record, BROOK_SEND_BORROW, NULL), 0);
+        ck_assert_int_eq(brook_producer_send(f.producer, &record, 0, NULL), 0);
         ck_assert_int_eq(brook_producer_flush(f.producer, WAIT_MS), 0);
         stub_cluster_walk(f.cluster, record.topic, 0, see, &seen);
         ck_assert_int_eq(seen.timestamp, 1234567);
@@ -397,12 +401,54 @@ START_TEST(the_callers_partitioner_decides)
     stub_cluster_add_topic(f.cluster, "t", 5);
     fixture_start(&f, true);
     brook_producer_set_partitioner(f.producer, third, NULL);
-    send_text(&f, "t", 0, NULL, "warm");
+    ck_assert_int_eq(send_text(&f, "t", 0, NULL, "v"), 0);
     brook_producer_flush(f.producer, WAIT_MS);
     ck_assert_int_eq(send_text(&f, "t", -1, "k", "v"), 0);
     ck_assert_int_eq(send_text(&f, "t", -1, NULL, "v"), -BROOK_E_UNKNOWN_PARTITION);
     brook_producer_flush(f.producer, WAIT_MS);
     ck_assert_int_eq(stub_cluster_end_offset(f.cluster, "t", 3), 1);
+    fixture_close(&f);
+}
+END_TEST
+
+struct asked {
+    atomic_int times, wrong;
+};
+static int32_t by_value(void *arg, const struct brook_record *record, int32_t partitions_count)
+{
+    struct asked *asked = arg;
+    atomic_fetch_add(&asked->times, 1);
+    bool same = strcmp(record->topic, "t") == 0 && record->key_bytes == 1 && record->value_bytes == 1 &&
+                record->headers_count == 1 && record->headers[0].key_bytes == 2 && record->timestamp == 77 &&
+                record->opaque == asked && record->partition == BROOK_PARTITION_ANY;
+    if (!same)
+        atomic_fetch_add(&asked->wrong, 1);
+    return *(const char *)record->value - '0';
+}
+
+START_TEST(the_callers_partitioner_decides_for_what_was_sent_before_the_topic_was_known)
+{
+    struct fixture f;
+    struct asked asked = {0};
+    struct brook_header header = {"id", 2, "x", 1};
+    fixture_open(&f, 1);
+    stub_cluster_add_topic(f.cluster, "t", 5);
+    fixture_start(&f, true);
+    brook_producer_set_partitioner(f.producer, by_value, &asked);
+    for (int i = 0; i < 100; i++) {
+        char value = (char)(i % 10 == 9 ? '8' : '0' + 4 * (i % 2));
+        struct brook_record record = {.topic = "t", .partition = -1, .timestamp = 77, .key = "k", .key_bytes = 1,
+                                      .value = &value, .value_bytes = 1, .headers = &header, .headers_count = 1,
+                                      .opaque = &asked};
+        int r = brook_producer_send(f.producer, &record, 0, NULL);
+        ck_assert(r == 0 || (value == '8' && r == -BROOK_E_UNKNOWN_PARTITION));
+    }
+    ck_assert_int_eq(brook_producer_flush(f.producer, WAIT_MS), 0);
+    ck_assert_int_eq(asked.times, 100);
+    ck_assert_int_eq(asked.wrong, 0);
+    ck_assert_int_eq(stub_cluster_end_offset(f.cluster, "t", 0), 50);
+    ck_assert_int_eq(stub_cluster_end_offset(f.cluster, "t", 4), 40);
+    ck_assert_int_eq(f.stored, 90);
     fixture_close(&f);
 }
 END_TEST
@@ -442,6 +488,22 @@ END_TEST
 
 /* ---- bounds ----------------------------------------------------------------------------------------- */
 
+START_TEST(a_partition_that_is_not_there_is_named_when_the_topic_becomes_known)
+{
+    struct fixture f;
+    fixture_open(&f, 1);
+    stub_cluster_add_topic(f.cluster, "t", 2);
+    fixture_start(&f, true);
+    ck_assert_int_eq(send_text(&f, "t", 7, NULL, "x"), 0);
+    ck_assert_int_eq(brook_producer_flush(f.producer, WAIT_MS), 0);
+    ck_assert_int_eq(f.not_stored, 1);
+    ck_assert_int_eq(f.last_code, BROOK_E_UNKNOWN_PARTITION);
+    ck_assert_int_eq(f.last_partition, 7);
+    ck_assert_msg(strstr(f.last_text, "t/7") != NULL, "%s", f.last_text);
+    fixture_close(&f);
+}
+END_TEST
+
 static enum stub_verdict swallow_produce(void *arg, const struct stub_request *q)
 {
     return q->request->body_case == BROOK__REQUEST__BODY_PRODUCE ? STUB_DONE : STUB_PASS;
@@ -473,6 +535,30 @@ START_TEST(a_full_buffer_refuses_and_takes_more_when_there_is_room)
 }
 END_TEST
 
+START_TEST(a_full_buffer_sends_what_lingers_whether_the_sender_waits_or_not)
+{
+    for (unsigned flags = 0; flags < 2; flags++) {
+        struct fixture f;
+        fixture_open(&f, 1);
+        stub_cluster_add_topic(f.cluster, "t", 1);
+        set(&f, "buffer.memory", "65536");
+        set(&f, "linger.ms", "900000");
+        fixture_start(&f, true);
+        send_text(&f, "t", 0, NULL, "x");
+        ck_assert_int_eq(brook_producer_flush(f.producer, WAIT_MS), 0);
+        static char value[1000];
+        struct brook_record record = {.topic = "t", .value = value, .value_bytes = sizeof value};
+        int64_t until = clock_boot_ms() + WAIT_MS;
+        for (int i = 0; i < 200; i++)
+            while (brook_producer_send(f.producer, &record, flags ? BROOK_SEND_WAIT : 0, NULL) != 0) {
+                ck_assert_int_lt(clock_boot_ms(), until);
+                brook_producer_poll(f.producer, 100);
+            }
+        fixture_close(&f);
+    }
+}
+END_TEST
+
 static void *send_many(void *arg)
 {
     struct fixture *f = arg;
@@ -501,6 +587,89 @@ START_TEST(many_threads_share_a_small_buffer_by_waiting)
     fixture_close(&f);
 }
 END_TEST
+
+START_TEST(one_thread_that_sends_waiting_and_never_polls_goes_on)
+{
+    struct fixture f;
+    fixture_open(&f, 1);
+    stub_cluster_add_topic(f.cluster, "t", 1);
+    set(&f, "buffer.memory", "65536");
+    set(&f, "batch.size", "1");
+    fixture_start(&f, true);
+    send_numbers(&f, "t", 0, 5000); /* their reports alone are more than buffer.memory */
+    ck_assert_int_gt(f.stored, 0);
+    ck_assert_int_eq(brook_producer_flush(f.producer, WAIT_MS), 0);
+    ck_assert_int_eq(f.stored, 5000);
+    ck_assert(f.offsets_in_order);
+    fixture_close(&f);
+}
+END_TEST
+
+static void close_in_report(void *arg, const struct brook_report *report)
+{
+    struct fixture *f = arg;
+    if (f->producer)
+        brook_producer_close(TAKE(f->producer), 0);
+}
+
+START_TEST(a_send_that_waits_survives_a_report_that_closes)
+{
+    struct fixture f;
+    fixture_open(&f, 1);
+    stub_cluster_add_topic(f.cluster, "t", 1);
+    set(&f, "buffer.memory", "65536");
+    set(&f, "batch.size", "1");
+    fixture_start(&f, false);
+    brook_producer *p = f.producer;
+    brook_producer_on_report(p, close_in_report, &f);
+    struct brook_record record = {.topic = "t", .partition = 0, .value = "x", .value_bytes = 1};
+    int r = 0;
+    for (int i = 0; i < 100000 && r == 0; i++)
+        r = brook_producer_send(p, &record, BROOK_SEND_WAIT, NULL);
+    ck_assert_int_eq(r, -BROOK_E_CLOSED);
+    ck_assert_ptr_null(f.producer);
+    fixture_close(&f);
+}
+END_TEST
+
+/* ---- without memory --------------------------------------------------------------------------------- */
+
+#ifndef __SANITIZE_ADDRESS__
+/* calloc() of the threads that have said so fails while `scarce`. */
+static atomic_bool scarce;
+static _Thread_local bool hit;
+
+extern void *__libc_calloc(size_t count, size_t bytes);
+void *calloc(size_t count, size_t bytes)
+{
+    return hit && atomic_load(&scarce) ? NULL : __libc_calloc(count, bytes);
+}
+
+static int32_t nowhere_and_no_memory(void *arg, const struct brook_record *record, int32_t partitions_count)
+{
+    hit = true;
+    atomic_store(&scarce, true);
+    return -1;
+}
+
+START_TEST(without_memory_a_record_that_fails_early_is_reported_still)
+{
+    struct fixture f;
+    fixture_open(&f, 1);
+    stub_cluster_add_topic(f.cluster, "t", 1);
+    fixture_start(&f, true);
+    brook_producer_set_partitioner(f.producer, nowhere_and_no_memory, NULL);
+    ck_assert_int_eq(send_text(&f, "t", -1, NULL, "x"), 0);
+    ck_assert_int_eq(brook_producer_flush(f.producer, WAIT_MS), 0);
+    ck_assert(scarce);
+    atomic_store(&scarce, false);
+    ck_assert_int_eq(f.not_stored, 1);
+    ck_assert_int_eq(f.last_code, BROOK_E_UNKNOWN_PARTITION);
+    ck_assert_ptr_eq(f.last_opaque, &f);
+    fixture_close(&f);
+}
+END_TEST
+#endif
 
 /* ---- waking up -------------------------------------------------------------------------------------- */
 
@@ -561,6 +730,8 @@ START_TEST(a_producer_without_a_broker_does_not_spin)
     ck_assert_int_eq(brook_producer_flush(f.producer, WAIT_MS), 0);
     ck_assert_int_eq(f.not_stored, 1);
     ck_assert_int_eq(f.last_code, BROOK_E_TIMED_OUT);
+    ck_assert_msg(strstr(f.last_text, "timed out; 127.0.0.1:1: ") || strstr(f.last_text, "timed out; localhost:1: "),
+                  "%s", f.last_text);
     fixture_close(&f);
 }
 END_TEST
@@ -716,7 +887,13 @@ START_TEST(statistics_are_json_that_adds_up)
 }
 END_TEST
 
-SUITE_MAIN("client/producer", SUITE_TEST(records_are_stored_in_order_and_reported_once_with_their_offsets),
+#ifdef __SANITIZE_ADDRESS__
+#define TESTS_WITHOUT_MEMORY
+#else
+#define TESTS_WITHOUT_MEMORY SUITE_TEST(without_memory_a_record_that_fails_early_is_reported_still),
+#endif
+
+SUITE_MAIN("client/producer", TESTS_WITHOUT_MEMORY SUITE_TEST(records_are_stored_in_order_and_reported_once_with_their_offsets),
            SUITE_TEST(without_a_callback_failures_are_counted),
            SUITE_TEST(a_topic_that_is_not_there_fails_after_two_answers),
            SUITE_TEST(what_can_not_be_sent_is_refused_at_once),
@@ -726,10 +903,15 @@ SUITE_MAIN("client/producer", SUITE_TEST(records_are_stored_in_order_and_reporte
            SUITE_TEST(a_key_always_goes_to_kafkas_partition),
            SUITE_TEST(without_a_key_a_batch_stays_on_one_partition_and_the_next_moves_on),
            SUITE_TEST(the_callers_partitioner_decides),
+           SUITE_TEST(the_callers_partitioner_decides_for_what_was_sent_before_the_topic_was_known),
            SUITE_TEST(unacknowledged_records_are_reported_once_sent),
            SUITE_TEST(the_descriptor_is_readable_while_reports_wait),
            SUITE_TEST(a_full_buffer_refuses_and_takes_more_when_there_is_room),
-           SUITE_TEST(many_threads_share_a_small_buffer_by_waiting), SUITE_TEST(an_idle_producer_sleeps),
+           SUITE_TEST(a_full_buffer_sends_what_lingers_whether_the_sender_waits_or_not),
+           SUITE_TEST(a_partition_that_is_not_there_is_named_when_the_topic_becomes_known),
+           SUITE_TEST(many_threads_share_a_small_buffer_by_waiting),
+           SUITE_TEST(one_thread_that_sends_waiting_and_never_polls_goes_on),
+           SUITE_TEST(a_send_that_waits_survives_a_report_that_closes), SUITE_TEST(an_idle_producer_sleeps),
            SUITE_TEST(a_producer_without_a_broker_does_not_spin),
            SUITE_TEST_SLOW(every_setting_works_and_sleeps_at_both_ends_of_its_range, 60),
            SUITE_TEST(every_function_may_be_called_from_a_report), SUITE_TEST(a_forked_child_may_free),

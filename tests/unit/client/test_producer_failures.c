@@ -24,6 +24,7 @@ struct fixture {
     int sent;
     int64_t counts[3];
     int last_code;
+    char last_text[256];
     atomic_int step; /* of the stub's function */
 };
 
@@ -35,8 +36,10 @@ static void on_report(void *arg, const struct brook_report *report)
     f->outcomes[number] = report->outcome;
     f->offsets[number] = report->offset;
     f->counts[report->outcome]++;
-    if (report->error.code)
+    if (report->error.code) {
         f->last_code = report->error.code;
+        snprintf(f->last_text, sizeof f->last_text, "%s", report->error.text);
+    }
     ck_assert_int_eq(report->error.code == 0, report->outcome == BROOK_STORED);
 }
 
@@ -472,6 +475,38 @@ START_TEST(silence_ends_at_the_delivery_timeout)
 }
 END_TEST
 
+static enum stub_verdict full_for_ever(void *arg, const struct stub_request *q)
+{
+    if (!is_produce(q))
+        return STUB_PASS;
+    stub_reply_error(q, BROOK_E_STORAGE_FULL, "the disk of broker 1 is full");
+    return STUB_DONE;
+}
+
+/* Whether time or the application ends it. */
+START_TEST(what_is_given_up_says_why_the_last_attempt_failed)
+{
+    for (int purge = 0; purge < 2; purge++) {
+        struct fixture *f = fixture_open(1, 1);
+        set(f, "delivery.timeout.ms", purge ? "600000" : "300");
+        set(f, "retry.backoff.ms", purge ? "300000" : "5");
+        set(f, "retry.backoff.max.ms", purge ? "300000" : "1000");
+        fixture_start(f, full_for_ever);
+        send_one(f, 0);
+        while (purge && stub_cluster_requests(f->cluster, BROOK__REQUEST__BODY_PRODUCE) == 0)
+            brook_producer_poll(f->producer, 1);
+        if (purge) {
+            brook_producer_poll(f->producer, 200); /* the refusal comes back */
+            brook_producer_purge(f->producer);
+        }
+        flush(f);
+        ck_assert_int_eq(f->counts[BROOK_NOT_STORED], 1);
+        ck_assert_msg(strstr(f->last_text, "the disk of broker 1 is full") != NULL, "%s", f->last_text);
+        fixture_close(f);
+    }
+}
+END_TEST
+
 static enum stub_verdict refuse_for_good(void *arg, const struct stub_request *q)
 {
     if (!is_produce(q))
@@ -742,6 +777,7 @@ SUITE_MAIN("client/producer_failures", SUITE_TEST(a_batch_that_is_too_large_is_c
            SUITE_TEST(a_lost_answer_may_duplicate_but_not_lose_or_reorder),
            SUITE_TEST(without_retries_a_lost_answer_is_reported_as_such_and_nothing_is_stored_twice),
            SUITE_TEST(silence_ends_at_the_delivery_timeout),
+           SUITE_TEST(what_is_given_up_says_why_the_last_attempt_failed),
            SUITE_TEST(a_refusal_for_good_is_reported_without_a_retry),
            SUITE_TEST(a_leader_that_moves_is_followed),
            SUITE_TEST(unacknowledged_records_follow_a_leader_that_moved),
