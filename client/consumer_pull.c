@@ -350,7 +350,8 @@ static bool is_pull_due(struct consumer_puller *puller)
 {
     bool wants = false, changed = false;
     const struct consumer_partition *p;
-    DL_FOREACH2 (puller->members, p, puller_next) {
+    DL_FOREACH2(puller->members, p, puller_next)
+    {
         wants |= p->wants_records;
         changed |= p->wants_records && is_changed(puller, p);
     }
@@ -380,7 +381,8 @@ static size_t pull_bytes(const struct consumer_puller *puller)
     if (share > s->fetch_bytes_max)
         share = s->fetch_bytes_max;
     const struct consumer_partition *p;
-    DL_FOREACH2 (puller->members, p, puller_next) {
+    DL_FOREACH2(puller->members, p, puller_next)
+    {
         wanted += p->wants_records ? p->fetch_bytes : 0;
         if (wanted >= share)
             return share;
@@ -395,8 +397,8 @@ static bool has_room(struct consumer_fetcher *f, size_t bytes)
     size_t in_use = pool_bytes_in_use(client_pool(f->client));
     bool has = in_use == 0 || in_use + bytes <= (size_t)set->settings.queued_bytes_max;
     set->is_starved |= !has;
-    /* What is queued or out kicks when it comes back. Else the channel has the memory, of the reply that is being
-     * taken right now, and says nothing when it gives it up. */
+    /* What is queued or out kicks when it comes back. Else the channel has the memory, of the reply that is
+     * being taken right now, and says nothing when it gives it up. */
     if (!has && !set->ready && set->batches_out == 0)
         fetcher_wake_at(f, set_now_ms() + 1);
     return has;
@@ -425,15 +427,16 @@ static int add_names(struct consumer_puller *puller, struct arena *arena, Brook_
 {
     size_t count = 0;
     struct consumer_partition *p;
-    DL_FOREACH2 (puller->members, p, puller_next)
-        count += p->wants_records && (is_changed(puller, p) || puller->is_sessionless);
+    DL_FOREACH2(puller->members, p, puller_next)
+    count += p->wants_records && (is_changed(puller, p) || puller->is_sessionless);
     if (count > NAMES_PER_PULL_MAX)
         count = NAMES_PER_PULL_MAX;
     body->partitions = arena_alloc(arena, count * sizeof *body->partitions + 1);
     Brook__PullPartition *entries = arena_alloc(arena, count * sizeof *entries + 1);
     if (!body->partitions || !entries)
         return -BROOK_E_NOMEM;
-    DL_FOREACH2 (puller->members, p, puller_next) {
+    DL_FOREACH2(puller->members, p, puller_next)
+    {
         if (body->n_partitions == count)
             break;
         if (!p->wants_records || !(is_changed(puller, p) || puller->is_sessionless))
@@ -462,19 +465,19 @@ static int add_forgets(struct consumer_puller *puller, struct arena *arena, Broo
 {
     size_t count = puller->forgets_count, at = 0;
     struct consumer_partition *p;
-    DL_FOREACH2 (puller->members, p, puller_next)
-        count += is_to_be_forgotten(puller, p);
+    DL_FOREACH2(puller->members, p, puller_next)
+    count += is_to_be_forgotten(puller, p);
     body->forget = arena_alloc(arena, count * sizeof *body->forget + 1);
     Brook__PullForget *entries = arena_alloc(arena, count * sizeof *entries + 1);
     if (!body->forget || !entries)
         return -BROOK_E_NOMEM;
     for (size_t i = 0; i < puller->forgets_count; i++)
         forget(&puller->forgets[i], &entries[at++]);
-    DL_FOREACH2 (puller->members, p, puller_next)
-        if (is_to_be_forgotten(puller, p)) {
-            forget(&p->id, &entries[at++]);
-            p->named_session = 0;
-        }
+    DL_FOREACH2(puller->members, p, puller_next)
+    if (is_to_be_forgotten(puller, p)) {
+        forget(&p->id, &entries[at++]);
+        p->named_session = 0;
+    }
     for (size_t i = 0; i < at; i++)
         body->forget[i] = &entries[i];
     body->n_forget = at;

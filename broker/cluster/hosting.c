@@ -385,7 +385,8 @@ static void close_offline(struct hosted *h)
     struct log *log = partition_log(h->partition);
     diag_log(h->hosting->diag, DIAG_ERROR, hosted_subject(h, h->led_epoch, subject),
              "the log is offline and will be opened anew: %s", log_offline_reason(log));
-    h->hint = (struct log_hint){.recovery_point = log_durable_end(log), .start_offset = log_start_offset(log)};
+    h->hint =
+        (struct log_hint){.recovery_point = log_durable_end(log), .start_offset = log_start_offset(log)};
     h->end_before = log_end_offset(log);
     hosted_leave(h, HOSTED_END_REOPEN);
 }

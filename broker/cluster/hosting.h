@@ -3,9 +3,9 @@
  * Opens what the data directories hold, makes what the image assigns to this broker, leads what its state
  * says, and gives up what is not in the image any more. Everything that touches a disk is done on disk
  * threads; the retention and checkpoint timers live here. A log that goes offline is closed and, after
- * HOSTING_RETRY_MS, opened anew as after a crash; until then the partition is not led. A partition that is given up is let go by the last
- * holder of a reference: only then its log is removed or set aside. At the end, when nobody uses partitions
- * any more, nobody is waited for.
+ * HOSTING_RETRY_MS, opened anew as after a crash; until then the partition is not led. A partition that is
+ * given up is let go by the last holder of a reference: only then its log is removed or set aside. At the
+ * end, when nobody uses partitions any more, nobody is waited for.
  *
  * What this does not know: ZooKeeper. What is deleted and what is merely unknown it is told by its caller.
  * The cluster thread's alone.
@@ -21,9 +21,9 @@ struct hosting;
 struct partition;
 
 #define HOSTING_CHECKPOINT_MS 60000
-#define HOSTING_RETRY_MS 30000   /* until a partition that could not be opened is tried again */
+#define HOSTING_RETRY_MS 30000        /* until a partition that could not be opened is tried again */
 #define HOSTING_OFFLINE_CHECK_MS 1000 /* between two looks for logs that take no appends any more */
-#define HOSTING_PROGRESS_MS 5000 /* between two lines about how far recovery is */
+#define HOSTING_PROGRESS_MS 5000      /* between two lines about how far recovery is */
 
 struct hosting_settings {
     int32_t broker_id;

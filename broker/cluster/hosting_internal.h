@@ -53,11 +53,11 @@ struct hosted {
     bool is_unwanted;
     bool is_configuring;
     enum hosted_end end;
-    int32_t led_epoch;                /* -1: not led here */
-    int32_t barred_epoch;             /* not to be led at this one or a lower: records of it were lost. -1: none */
-    int64_t end_before;               /* where the log ended that went offline; 0: none did */
-    int32_t epoch_before;             /* the last one it was led at */
-    struct partition *partition;      /* OPEN: our reference */
+    int32_t led_epoch;           /* -1: not led here */
+    int32_t barred_epoch;        /* not to be led at this one or a lower: records of it were lost. -1: none */
+    int64_t end_before;          /* where the log ended that went offline; 0: none did */
+    int32_t epoch_before;        /* the last one it was led at */
+    struct partition *partition; /* OPEN: our reference */
     struct log_settings log_settings; /* in force */
     struct log_hint hint;
     int64_t high_watermark;

@@ -114,6 +114,21 @@ static void say_out_of_range(const struct view_topic *topic, const struct pull_e
                         e->key.partition, e->offset, marks->log_end);
 }
 
+/* As log_read(); -BROOK_E_LOCKED: a disk thread reads first. */
+static int read_log(struct pull_entry *e, struct partition *p, const struct pull_look *k,
+                    struct log_range *ret_range)
+{
+    struct log *log = partition_log(p);
+    int r = e->is_loaded ? -BROOK_E_LOCKED
+                         : log_read_cached(log, k->offset, k->end_offset, k->bytes_max, k->whole_first,
+                                           k->first_bytes_max, ret_range);
+    if (r == -BROOK_E_LOCKED && (e->is_loaded || !pull_entry_load(e, p, k)))
+        r = log_read(log, k->offset, k->end_offset, k->bytes_max, k->whole_first, k->first_bytes_max,
+                     ret_range);
+    e->is_loaded = false;
+    return r;
+}
+
 /* There is something for the entry below the high watermark. */
 static void look_at_data(struct answer *a, struct pull_entry *e, const struct view_topic *topic,
                          struct partition *p, const struct partition_marks *marks)
@@ -127,8 +142,10 @@ static void look_at_data(struct answer *a, struct pull_entry *e, const struct vi
     size_t most = e->bytes_max < left ? e->bytes_max : left;
     /* The envelope has its share of the frame too. */
     size_t first_bytes_max = a->request->loop->settings->frame_bytes_max / 8 * 7;
-    int r =
-        log_read(partition_log(p), e->offset, marks->high_watermark, most, is_first, first_bytes_max, &range);
+    const struct pull_look k = {e->offset, marks->high_watermark, most, is_first, first_bytes_max};
+    int r = read_log(e, p, &k, &range);
+    if (r == -BROOK_E_LOCKED)
+        return;
     if (r == -BROOK_E_OFFSET_OUT_OF_RANGE) {
         struct partition_marks now;
         partition_marks(p, &now);
@@ -284,7 +301,9 @@ bool pull_serve(struct pull_session *s, bool is_time)
         if (a.bytes >= s->max_bytes)
             break;
     }
-    if (is_time || a.has_error || (a.bytes && a.bytes >= s->min_bytes)) {
+    /* A pull that does not wait is no reason to say that there is nothing where the disk has something. */
+    bool is_due = is_time || (s->is_overdue && (a.bytes || !s->loading_count));
+    if (is_due || a.has_error || (a.bytes && a.bytes >= s->min_bytes)) {
         add_unsent(&a);
         send(&a, 0);
         return true;
@@ -302,7 +321,9 @@ static void on_woken(struct pull_session *s)
 
 static void on_time(struct request *r)
 {
-    pull_serve(r->state, true);
+    struct pull_session *s = r->state;
+    s->is_overdue = true;
+    pull_serve(s, false);
 }
 
 static void on_gone(struct request *r)
@@ -343,7 +364,7 @@ void pull_park(struct pull_session *s, struct request *r, const Brook__PullReque
     r->on_deadline = on_time;
     uint32_t wait_ms =
         asked->max_wait_ms < limits->pull_wait_ms_max ? asked->max_wait_ms : limits->pull_wait_ms_max;
-    bool is_time = wait_ms == 0 || r->loop->is_stopping;
-    if (!pull_serve(s, is_time))
+    s->is_overdue = wait_ms == 0;
+    if (!pull_serve(s, r->loop->is_stopping) && wait_ms > 0)
         request_set_deadline(r, r->loop->now_ns + wait_ms * MS);
 }

@@ -126,6 +126,7 @@ static void entry_free(struct pull_entry *e)
 {
     struct pull_session *s = e->session;
     HASH_DEL(s->entries, e);
+    pull_entry_drop_load(e);
     pull_entry_make_quiet(e);
     pull_entry_set_unsent(e, false);
     unwait(e);
@@ -140,6 +141,7 @@ static void entry_free(struct pull_entry *e)
 void pull_entry_rest(struct pull_entry *e)
 {
     pull_entry_make_quiet(e);
+    pull_entry_drop_load(e);
     unwait(e);
 }
 
@@ -178,8 +180,11 @@ int pull_session_set(struct pull_session *s, const struct pull_key *key, int64_t
                      int32_t current_epoch, uint32_t bytes_max)
 {
     struct pull_entry *e = find(s, key);
-    if (e)
+    if (e) {
         unwait(e);
+        pull_entry_drop_load(e);
+        e->is_loaded = false;
+    }
     if (e && e->waiter.posted) { /* its waiter can not be used again before it has come round */
         entry_free(e);
         e = NULL;

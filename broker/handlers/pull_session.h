@@ -2,9 +2,10 @@
  *
  * An entry is ready (there may be something to send: it stands in the session's queue, longest served first),
  * or waiting (a waiter is registered with its partition, and nothing needs to be looked at until that fires),
- * or resting: its records were sent, and only the client knows where to go on. So a pull of a thousand quiet
- * partitions costs nothing, a wake-up looks at what was signalled only, and no record is sent twice because
- * the client pulls again before it has them. The loop's thread only. Knows partitions and requests, and not how an answer is put together
+ * or loading (a disk thread reads what the loop must not wait for), or resting: its records were sent, and
+ * only the client knows where to go on. So a pull of a thousand quiet partitions costs nothing, a wake-up
+ * looks at what was signalled only, and no record is sent twice because the client pulls again before it has
+ * them. The loop's thread only. Knows partitions and requests, and not how an answer is put together
  * (pull.c).
  */
 #ifndef BROOK_HANDLERS_PULL_SESSION_H
@@ -15,6 +16,8 @@
 
 #include <sys/queue.h>
 #include <uthash.h>
+
+struct pull_load;
 
 #define PULL_EPOCH_NONE (-1) /* a pull without a session */
 
@@ -36,6 +39,8 @@ struct pull_entry {
     bool is_unsent; /* has marks to tell, when an answer is sent anyway */
     TAILQ_ENTRY(pull_entry) in_ready;
     TAILQ_ENTRY(pull_entry) in_unsent;
+    bool is_loaded;              /* what its next look needs was read a moment ago: that look may wait */
+    struct pull_load *load;      /* under way; NULL: none */
     struct partition *waits_for; /* a reference while the waiter is registered */
     struct partition_waiter waiter;
     struct inbox_item grave;
@@ -54,9 +59,11 @@ struct pull_session {
     struct pull_entry_list unsent;
     size_t ready_count;
     size_t unsent_count;
+    size_t loading_count;
     /* The pull that waits; NULL: none. */
     struct request *parked;
     int64_t parked_ns;
+    bool is_overdue; /* its time is over: answered as soon as there is something, or nothing is loading */
     uint32_t min_bytes;
     uint32_t max_bytes;
     /* An entry became ready while a pull is parked. */
@@ -78,6 +85,19 @@ void pull_session_forget(struct pull_session *session, const struct pull_key *ke
 /* Register a waiter for something at `offset` of `p`. Returns whether it waits now (else there is something).
  * It goes on standing in the queue of ready ones if it did. */
 bool pull_entry_wait(struct pull_entry *entry, struct partition *p, int64_t offset);
+/* The arguments of log_read(). */
+struct pull_look {
+    int64_t offset;
+    int64_t end_offset;
+    size_t bytes_max;
+    bool whole_first;
+    size_t first_bytes_max;
+};
+/* Let a disk thread read what that look at `p` needs; the entry is out of the queue until then, and `woken`
+ * is called for it. Returns false when out of memory. */
+bool pull_entry_load(struct pull_entry *entry, struct partition *p, const struct pull_look *look);
+/* Nobody waits for it any more. */
+void pull_entry_drop_load(struct pull_entry *entry);
 /* Into the queue's end, or out of it. */
 void pull_entry_make_ready(struct pull_entry *entry);
 void pull_entry_make_quiet(struct pull_entry *entry);

@@ -1,5 +1,5 @@
-/* A few threads for work of handlers that may wait for a disk (lookups by time): first come, first served.
- * Done work is posted back to the inbox named in it. Submitting: any thread.
+/* A few threads for work of handlers that may wait for a disk (lookups by time, cold pulls): first come,
+ * first served. Done work is posted back to the inbox named in it. Submitting: any thread.
  */
 #ifndef BROOK_NET_DISK_THREADS_H
 #define BROOK_NET_DISK_THREADS_H

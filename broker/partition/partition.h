@@ -31,11 +31,12 @@ struct partition *partition_ref(struct partition *p);
 /* The last reference closes the log. Returns 0, or log_close()'s failure when this was the last one: then the
  * data directory was not cleanly stopped. NULL is fine. */
 int partition_unref(struct partition *p);
-/* Whoever opened the log may want to end it: when the last reference goes, `released` gets the log, open, instead of
- * its being closed, on the thread that dropped the reference. To be set before the partition is shared. */
+/* Whoever opened the log may want to end it: when the last reference goes, `released` gets the log, open,
+ * instead of its being closed, on the thread that dropped the reference. To be set before the partition is
+ * shared. */
 void partition_on_release(struct partition *p, void (*released)(void *arg, struct log *log), void *arg);
-/* At the very end, when nobody calls the partition any more but references may still lie about: take the log out of
- * it. The partition is good for partition_unref() only from then on, and calls nobody. */
+/* At the very end, when nobody calls the partition any more but references may still lie about: take the log
+ * out of it. The partition is good for partition_unref() only from then on, and calls nobody. */
 struct log *partition_take_log(struct partition *p);
 /* The topic is deleted: stop leading, free the directory's name now, remove the files when the last reference
  * and the last range are gone. Waits for the append lock: not for an I/O loop. Returns 0 or a storage error.

@@ -85,7 +85,8 @@ static int take_marker(struct data_dir *dir, struct brook_error *error)
     if (epoch)
         dir->marker_epoch = strtoll(epoch + strlen("\"brokerEpoch\":"), NULL, 10);
     if (r != 0)
-        warn(dir, "%s can not be read (%s): the last stop does not count as clean", path, brook_error_text(r));
+        warn(dir, "%s can not be read (%s): the last stop does not count as clean", path,
+             brook_error_text(r));
     if (io_unlink(path) != 0 || io_sync_directory(dir->path) != 0)
         return storage_error(error, "removing %s", path);
     dir->was_clean = r == 0;

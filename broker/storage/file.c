@@ -28,11 +28,13 @@ int storage_error(struct brook_error *error, const char *format, ...)
     return -code;
 }
 
-ssize_t file_read(int fd, void *buffer, size_t bytes, off_t position)
+typedef ssize_t read_call(int fd, void *buffer, size_t bytes, off_t position);
+
+static ssize_t read_all(read_call *call, int fd, void *buffer, size_t bytes, off_t position)
 {
     size_t done = 0;
     while (done < bytes) {
-        ssize_t n = io_pread(fd, (char *)buffer + done, bytes - done, position + (off_t)done);
+        ssize_t n = call(fd, (char *)buffer + done, bytes - done, position + (off_t)done);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -42,6 +44,17 @@ ssize_t file_read(int fd, void *buffer, size_t bytes, off_t position)
         done += (size_t)n;
     }
     return (ssize_t)done;
+}
+
+ssize_t file_read(int fd, void *buffer, size_t bytes, off_t position)
+{
+    return read_all(io_pread, fd, buffer, bytes, position);
+}
+
+ssize_t file_read_cached(int fd, void *buffer, size_t bytes, off_t position)
+{
+    ssize_t n = read_all(io_pread_cached, fd, buffer, bytes, position);
+    return n < 0 && errno == EOPNOTSUPP ? file_read(fd, buffer, bytes, position) : n;
 }
 
 /* Drop `bytes` that were written from the front. Returns how many parts are used up. */

@@ -17,6 +17,9 @@ int storage_error(struct brook_error *error, const char *format, ...) __attribut
 /* Read up to `bytes`, going on after short reads. Returns what was read, which is less than asked for only at
  * the file's end; -1 and errno on failure. */
 ssize_t file_read(int fd, void *buffer, size_t bytes, off_t position);
+/* The same without waiting for a disk: -1 and EAGAIN when not all of it is in the page cache. On a file
+ * system that can not tell it waits. */
+ssize_t file_read_cached(int fd, void *buffer, size_t bytes, off_t position);
 /* Write all of `parts` (any number; the array is used up), going on after short writes: the call that follows
  * a short one says why. Returns 0, or -1 and errno; part of it may be in the file then. */
 int file_writev(int fd, struct iovec *parts, size_t count, off_t position);

@@ -21,6 +21,12 @@ ssize_t io_pread(int fd, void *buffer, size_t bytes, off_t position)
     return pread(fd, buffer, bytes, position);
 }
 
+ssize_t io_pread_cached(int fd, void *buffer, size_t bytes, off_t position)
+{
+    struct iovec part = {.iov_base = buffer, .iov_len = bytes};
+    return preadv2(fd, &part, 1, position, RWF_NOWAIT);
+}
+
 ssize_t io_pwritev(int fd, const struct iovec *parts, int count, off_t position)
 {
     return pwritev(fd, parts, count, position);

@@ -15,6 +15,9 @@
 int io_open(const char *path, int flags);
 int io_close(int fd);
 ssize_t io_pread(int fd, void *buffer, size_t bytes, off_t position);
+/* Only what is in the page cache: -1 and EAGAIN where the disk would have to be waited for; -1 and EOPNOTSUPP
+ * on a file system that can not tell. */
+ssize_t io_pread_cached(int fd, void *buffer, size_t bytes, off_t position);
 /* `count` is at most IOV_MAX. */
 ssize_t io_pwritev(int fd, const struct iovec *parts, int count, off_t position);
 int io_truncate(int fd, off_t bytes);

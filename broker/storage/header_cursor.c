@@ -2,9 +2,12 @@
 
 #include "broker/storage/file.h"
 
+#include <errno.h>
+
 void header_cursor_init(struct header_cursor *c, int fd, int64_t position, int64_t end)
 {
     c->fd = fd;
+    c->cached_only = false;
     c->position = position;
     c->end = end;
     c->block_position = position;
@@ -19,9 +22,9 @@ static int fill(struct header_cursor *c)
         return 0;
     int64_t left = c->end - c->position;
     size_t wanted = left < HEADER_CURSOR_BLOCK_BYTES ? (size_t)left : HEADER_CURSOR_BLOCK_BYTES;
-    ssize_t n = file_read(c->fd, c->block, wanted, c->position);
+    ssize_t n = (c->cached_only ? file_read_cached : file_read)(c->fd, c->block, wanted, c->position);
     if (n < 0)
-        return -BROOK_E_STORAGE_ERROR;
+        return c->cached_only && errno == EAGAIN ? -BROOK_E_LOCKED : -BROOK_E_STORAGE_ERROR;
     c->block_position = c->position;
     c->block_bytes = (size_t)n;
     return n < BATCH_HEADER_BYTES ? -BROOK_E_CORRUPT_BATCH : 0;

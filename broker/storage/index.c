@@ -18,6 +18,10 @@ static int64_t position_of(const uint8_t *entry)
 
 static const struct sorted_kind kind_by_position = {.entry_bytes = INDEX_ENTRY_BYTES, .key = position_of};
 static const struct sorted_kind kind = {.entry_bytes = INDEX_ENTRY_BYTES, .key = offset_of};
+static const struct sorted_kind cached_by_position = {
+    .entry_bytes = INDEX_ENTRY_BYTES, .key = position_of, .cached_only = true};
+static const struct sorted_kind cached = {
+    .entry_bytes = INDEX_ENTRY_BYTES, .key = offset_of, .cached_only = true};
 
 void index_entry_encode(const struct index_entry *entry, uint8_t to[INDEX_ENTRY_BYTES])
 {
@@ -49,6 +53,16 @@ int index_search(int fd, uint32_t count, int64_t relative_offset, struct index_e
 int index_search_position(int fd, uint32_t count, int64_t position, struct index_entry *ret_entry)
 {
     return search(&kind_by_position, fd, count, position, ret_entry);
+}
+
+int index_search_cached(int fd, uint32_t count, int64_t relative_offset, struct index_entry *ret_entry)
+{
+    return search(&cached, fd, count, relative_offset, ret_entry);
+}
+
+int index_search_position_cached(int fd, uint32_t count, int64_t position, struct index_entry *ret_entry)
+{
+    return search(&cached_by_position, fd, count, position, ret_entry);
 }
 
 int index_count_below(int fd, uint32_t count, int64_t relative_end)

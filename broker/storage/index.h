@@ -25,6 +25,9 @@ void index_entry_decode(const uint8_t from[INDEX_ENTRY_BYTES], struct index_entr
 int index_search(int fd, uint32_t count, int64_t relative_offset, struct index_entry *ret_entry);
 /* The same by file position. */
 int index_search_position(int fd, uint32_t count, int64_t position, struct index_entry *ret_entry);
+/* Both without waiting for a disk: -1 and EAGAIN where they would have to. */
+int index_search_cached(int fd, uint32_t count, int64_t relative_offset, struct index_entry *ret_entry);
+int index_search_position_cached(int fd, uint32_t count, int64_t position, struct index_entry *ret_entry);
 /* How many of the first `count` entries lie below `relative_end`; -1 and errno. */
 int index_count_below(int fd, uint32_t count, int64_t relative_end);
 /* The entry at `place`. Returns 0, or -1 and errno. */

@@ -103,6 +103,12 @@ void log_range_done(struct log_range *range);
 int log_read(struct log *log, int64_t offset, int64_t end_offset, size_t bytes_max, bool whole_first,
              size_t first_bytes_max, struct log_range *ret_range);
 
+/* log_read() for threads that must not wait for a disk: -BROOK_E_LOCKED where an index or a header is not in
+ * the page cache; log_read() on another thread brings it in. What the range itself holds is not looked at,
+ * and opening a file may wait for its name. */
+int log_read_cached(struct log *log, int64_t offset, int64_t end_offset, size_t bytes_max, bool whole_first,
+                    size_t first_bytes_max, struct log_range *ret_range);
+
 /* The first offset whose record has timestamp >= `timestamp`, exact to the record, below `end_offset`.
  * Reads and may expand a batch: not for an I/O loop when it may hit the disk.
  * Returns 0, -BROOK_E_NOT_FOUND, or a storage or batch error. */

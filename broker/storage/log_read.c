@@ -62,16 +62,21 @@ void log_view_done(struct log_view *v)
 }
 
 /* The best entry of the file, or position 0. A file that can not be read is as good as none. */
-static bool look_in_index(struct log_view *v, int64_t offset, struct index_entry *ret_entry)
+static int look_in_index(struct log_view *v, int64_t offset, struct index_entry *ret_entry, bool *ret_found)
 {
+    *ret_found = false;
     if (!v->index_usable || v->index_entries == 0)
-        return false;
+        return 0;
     int fd = segment_open_index(v->segment, SUFFIX_INDEX, O_RDONLY);
     if (fd < 0)
-        return false;
-    int r = index_search(fd, v->index_entries, offset - v->segment->base_offset, ret_entry);
+        return 0;
+    int64_t relative = offset - v->segment->base_offset;
+    int r = v->cached_only ? index_search_cached(fd, v->index_entries, relative, ret_entry)
+                           : index_search(fd, v->index_entries, relative, ret_entry);
+    bool is_locked = r < 0 && v->cached_only && errno == EAGAIN;
     io_close(fd);
-    return r == 1 && ret_entry->position > 0;
+    *ret_found = r == 1 && ret_entry->position > 0;
+    return is_locked ? -BROOK_E_LOCKED : 0;
 }
 
 static int walk_to(struct header_cursor *c, int64_t offset, int64_t *ret_position,
@@ -87,7 +92,10 @@ static int walk_to(struct header_cursor *c, int64_t offset, int64_t *ret_positio
 int log_view_find(struct log_view *v, int64_t offset, int64_t *ret_position, struct batch_header *ret_header)
 {
     struct index_entry entry = v->start;
-    bool have = v->start_is_best || look_in_index(v, offset, &entry);
+    bool have = v->start_is_best;
+    int r = have ? 0 : look_in_index(v, offset, &entry, &have);
+    if (r != 0)
+        return r;
     struct header_cursor c;
     struct batch_header header;
     int64_t position;
@@ -96,11 +104,15 @@ int log_view_find(struct log_view *v, int64_t offset, int64_t *ret_position, str
         return -BROOK_E_STORAGE_ERROR;
 
     header_cursor_init(&c, fd, have ? entry.position : 0, v->end);
-    int r = header_cursor_next(&c, &header, &position);
+    c.cached_only = v->cached_only;
+    r = header_cursor_next(&c, &header, &position);
+    if (r == -BROOK_E_LOCKED)
+        return r;
     /* An index is believed only where the log agrees; else the headers are walked from the start. */
     if (have && (r != 0 || batch_last_offset(&header) - v->segment->base_offset != entry.relative_offset)) {
         v->segment->index_doubtful = true;
         header_cursor_init(&c, fd, 0, v->end);
+        c.cached_only = v->cached_only;
         r = header_cursor_next(&c, &header, &position);
     }
     if (r == 0 && batch_last_offset(&header) < offset)
@@ -122,6 +134,7 @@ struct request {
     size_t bytes_max;
     bool whole_first;
     size_t first_bytes_max;
+    bool cached_only;
 };
 
 /* How much of `available` bytes, which begin with a batch of `first` bytes, to hand out. */
@@ -185,6 +198,7 @@ static int find_limit(struct log *log, const struct log_view *v, const struct re
 
     struct batch_header header;
     of_end.end = v->end;
+    of_end.cached_only = v->cached_only;
     int r = log_view_find(&of_end, q->end_offset, ret_limit, &header);
     log_view_done(&of_end);
     return r == -BROOK_E_AGAIN ? 0 : r;
@@ -199,7 +213,8 @@ static size_t round_down(const struct log_view *v, int64_t position, size_t firs
     if (fd < 0)
         return bytes;
     struct index_entry entry;
-    int r = index_search_position(fd, v->index_entries, position + (int64_t)bytes, &entry);
+    int r = (v->cached_only ? index_search_position_cached
+                            : index_search_position)(fd, v->index_entries, position + (int64_t)bytes, &entry);
     io_close(fd);
     return r == 1 && entry.position >= position + (int64_t)first ? (size_t)(entry.position - position)
                                                                  : bytes;
@@ -265,6 +280,7 @@ static int read_once(struct log *log, struct request *q, int64_t end_offset, str
     }
     struct log_view v;
     log_view_take(log, log_segment_of(log, q->offset), q->offset, &v);
+    v.cached_only = q->cached_only;
     pthread_mutex_unlock(&log->lock);
 
     struct request tried = *q;
@@ -279,13 +295,8 @@ static int read_once(struct log *log, struct request *q, int64_t end_offset, str
     return r;
 }
 
-int log_read(struct log *log, int64_t offset, int64_t end_offset, size_t bytes_max, bool whole_first,
-             size_t first_bytes_max, struct log_range *ret_range)
+static int read_range(struct log *log, struct request q, int64_t end_offset, struct log_range *ret_range)
 {
-    struct request q = {.offset = offset,
-                        .bytes_max = bytes_max,
-                        .whole_first = whole_first,
-                        .first_bytes_max = first_bytes_max};
     struct log_range range = {.fd = -1};
     int r;
     do {
@@ -305,6 +316,27 @@ int log_read(struct log *log, int64_t offset, int64_t end_offset, size_t bytes_m
     if (r == 0)
         *ret_range = range;
     return r;
+}
+
+int log_read(struct log *log, int64_t offset, int64_t end_offset, size_t bytes_max, bool whole_first,
+             size_t first_bytes_max, struct log_range *ret_range)
+{
+    struct request q = {.offset = offset,
+                        .bytes_max = bytes_max,
+                        .whole_first = whole_first,
+                        .first_bytes_max = first_bytes_max};
+    return read_range(log, q, end_offset, ret_range);
+}
+
+int log_read_cached(struct log *log, int64_t offset, int64_t end_offset, size_t bytes_max, bool whole_first,
+                    size_t first_bytes_max, struct log_range *ret_range)
+{
+    struct request q = {.offset = offset,
+                        .bytes_max = bytes_max,
+                        .whole_first = whole_first,
+                        .first_bytes_max = first_bytes_max,
+                        .cached_only = true};
+    return read_range(log, q, end_offset, ret_range);
 }
 
 void log_range_done(struct log_range *range)

@@ -100,6 +100,7 @@ struct log_view {
     struct index_entry start; /* best entry known in memory, position 0 and offset -1 if none */
     bool start_is_best;       /* the file has no better one */
     bool index_usable;
+    bool cached_only; /* set by who takes it: -BROOK_E_LOCKED instead of waiting for the disk */
     uint64_t generation;
 };
 /* Take a view of the segment at `place` for finding `offset`. Under `lock`. */
@@ -107,6 +108,6 @@ void log_view_take(struct log *log, size_t place, int64_t offset, struct log_vie
 void log_view_done(struct log_view *v);
 /* Position of the first batch that ends at or above `offset`, below v->end; its header too. Returns 0;
  * -BROOK_E_AGAIN when there is none (*ret_position is v->end then); -BROOK_E_CORRUPT_BATCH;
- * -BROOK_E_STORAGE_ERROR. Blocks on the disk, without the lock. */
+ * -BROOK_E_STORAGE_ERROR; -BROOK_E_LOCKED. Blocks on the disk (unless v->cached_only), without the lock. */
 int log_view_find(struct log_view *v, int64_t offset, int64_t *ret_position, struct batch_header *ret_header);
 #endif

@@ -8,9 +8,9 @@
 /* Below this many bytes one read costs less than two probes. */
 #define BLOCK_BYTES 4096
 
-static int read_exactly(int fd, uint8_t *buffer, size_t bytes, off_t position)
+static int read_exactly(const struct sorted_kind *kind, int fd, uint8_t *buffer, size_t bytes, off_t position)
 {
-    ssize_t n = file_read(fd, buffer, bytes, position);
+    ssize_t n = (kind->cached_only ? file_read_cached : file_read)(fd, buffer, bytes, position);
     if (n < 0)
         return -1;
     if ((size_t)n < bytes) {
@@ -33,7 +33,7 @@ static int narrow(const struct sorted_kind *kind, int fd, int64_t key, bool incl
     uint8_t entry[SORTED_ENTRY_BYTES_MAX];
     while ((*high - *low) * kind->entry_bytes > BLOCK_BYTES) {
         uint32_t middle = *low + (*high - *low) / 2;
-        if (read_exactly(fd, entry, kind->entry_bytes, (off_t)middle * kind->entry_bytes) != 0)
+        if (read_exactly(kind, fd, entry, kind->entry_bytes, (off_t)middle * kind->entry_bytes) != 0)
             return -1;
         /* Keep the last fitting entry inside, so that the block read below has it. */
         if (fits(kind, entry, key, inclusive))
@@ -51,7 +51,7 @@ int sorted_file_search(const struct sorted_kind *kind, int fd, uint32_t count, i
     if (narrow(kind, fd, key, inclusive, &first, &behind) != 0)
         return -1;
     uint8_t block[BLOCK_BYTES];
-    if (read_exactly(fd, block, (size_t)(behind - first) * kind->entry_bytes,
+    if (read_exactly(kind, fd, block, (size_t)(behind - first) * kind->entry_bytes,
                      (off_t)first * kind->entry_bytes) != 0)
         return -1;
 

@@ -16,6 +16,7 @@
 struct sorted_kind {
     uint32_t entry_bytes;
     int64_t (*key)(const uint8_t *entry);
+    bool cached_only; /* -1 and EAGAIN instead of waiting for the disk */
 };
 
 /* The last of the first `count` entries whose key is <= `key` (< `key` without `inclusive`). Copied to

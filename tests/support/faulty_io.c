@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define HISTORY_MAX 8192
-#define KINDS_COUNT 10
+#define KINDS_COUNT 11
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
@@ -199,6 +199,13 @@ ssize_t io_pread(int fd, void *buffer, size_t bytes, off_t position)
 {
     ENTER(FAULTY_PREAD, NULL, fd);
     return pread(fd, buffer, bytes, position);
+}
+
+ssize_t io_pread_cached(int fd, void *buffer, size_t bytes, off_t position)
+{
+    ENTER(FAULTY_PREAD_CACHED, NULL, fd);
+    struct iovec part = {.iov_base = buffer, .iov_len = bytes};
+    return preadv2(fd, &part, 1, position, RWF_NOWAIT);
 }
 
 /* How many bytes the shortening rule allows; SIZE_MAX: all. */

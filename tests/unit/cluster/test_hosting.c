@@ -96,7 +96,8 @@ static bool pump_until_hosted(void *arg)
     return hosting_find(w->hosting, w->topic, 0);
 }
 
-/* Whether the partition is tried again: then the timer wants to be called soon, and later the log is there. */
+/* Whether the partition is tried again: then the timer wants to be called soon, and later the log is there.
+ */
 static bool tick_until_hosted(void *arg)
 {
     struct world *w = arg;

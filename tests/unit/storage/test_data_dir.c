@@ -427,13 +427,15 @@ START_TEST(a_bad_checkpoint_means_not_known_and_never_zero)
 }
 END_TEST
 
-SUITE_MAIN(
-    "storage/data_dir", SUITE_TEST(a_second_process_is_refused_and_told_who_is_there),
-    SUITE_TEST(the_lock_goes_with_a_killed_process), SUITE_TEST(a_posix_lock_of_another_program_counts),
-    SUITE_TEST(another_brokers_or_clusters_directory_is_refused),
-    SUITE_TEST_SLOW(an_identity_that_was_not_written_to_its_end_is_written_anew, 60),
-    SUITE_TEST(the_marker_is_believed_once), SUITE_TEST(a_marker_that_can_not_be_read_is_not_believed),
-    SUITE_TEST(logs_are_recovered_after_a_crash_during_loading),
-    SUITE_TEST(partitions_are_found_by_their_names), SUITE_TEST(deletions_are_finished_and_strays_are_kept),
-    SUITE_TEST(a_topic_id_is_written_as_kafka_writes_it), SUITE_TEST(checkpoints_are_merged_and_forgotten),
-    SUITE_TEST(a_bad_checkpoint_means_not_known_and_never_zero))
+SUITE_MAIN("storage/data_dir", SUITE_TEST(a_second_process_is_refused_and_told_who_is_there),
+           SUITE_TEST(the_lock_goes_with_a_killed_process),
+           SUITE_TEST(a_posix_lock_of_another_program_counts),
+           SUITE_TEST(another_brokers_or_clusters_directory_is_refused),
+           SUITE_TEST_SLOW(an_identity_that_was_not_written_to_its_end_is_written_anew, 60),
+           SUITE_TEST(the_marker_is_believed_once), SUITE_TEST(a_marker_that_can_not_be_read_is_not_believed),
+           SUITE_TEST(logs_are_recovered_after_a_crash_during_loading),
+           SUITE_TEST(partitions_are_found_by_their_names),
+           SUITE_TEST(deletions_are_finished_and_strays_are_kept),
+           SUITE_TEST(a_topic_id_is_written_as_kafka_writes_it),
+           SUITE_TEST(checkpoints_are_merged_and_forgotten),
+           SUITE_TEST(a_bad_checkpoint_means_not_known_and_never_zero))

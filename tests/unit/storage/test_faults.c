@@ -378,6 +378,47 @@ static void assert_opens_after(const char *path, int64_t end_min, int64_t end_ma
     ck_assert_int_eq(log_close(log), 0);
 }
 
+/* What a cached read answers when the k-th of its looks at the page cache finds nothing: the same range as
+ * without that, or that it would have to wait; and it never does. */
+START_TEST(a_cached_read_never_waits_for_the_disk)
+{
+    struct log_settings s = fixture_settings();
+    faulty_reset();
+    struct log *log = fixture_open(fixture_log_path("cached"), &s, &fixture_clean);
+    int64_t end = append_through(log, 60);
+    ck_assert_uint_gt(log_segments_count(log), 2);
+    int refusals = 0;
+    for (int64_t offset = 0; offset < end; offset += 7) {
+        struct log_range waited, got;
+        ck_assert_int_eq(log_read(log, offset, end - 1, 1500, true, 1 << 20, &waited), 0);
+        for (int k = 1;; k++) {
+            faulty_fail(FAULTY_PREAD_CACHED, k, 1, EAGAIN);
+            int r = log_read_cached(log, offset, end - 1, 1500, true, 1 << 20, &got);
+            ck_assert_int_eq(faulty_calls(FAULTY_PREAD), 0);
+            ck_assert(r == 0 || (r == -BROOK_E_LOCKED && faulty_struck()));
+            refusals += r != 0;
+            if (r != 0)
+                continue;
+            ck_assert_int_eq(got.position, waited.position);
+            ck_assert(got.bytes == waited.bytes || faulty_struck()); /* perhaps not cut to whole batches */
+            log_range_done(&got);
+            if (!faulty_struck())
+                break;
+        }
+        /* Where the file system can not tell, it waits after all. */
+        faulty_fail(FAULTY_PREAD_CACHED, 1, 1000000, EOPNOTSUPP);
+        ck_assert_int_eq(log_read_cached(log, offset, end - 1, 1500, true, 1 << 20, &got), 0);
+        ck_assert_int_eq(got.position, waited.position);
+        ck_assert_uint_eq(got.bytes, waited.bytes);
+        log_range_done(&got);
+        log_range_done(&waited);
+    }
+    ck_assert_int_gt(refusals, 10);
+    faulty_reset();
+    ck_assert_int_eq(log_close(log), 0);
+}
+END_TEST
+
 START_TEST(retention_may_fail_at_every_disk_call)
 {
     struct log_settings s = settings();
@@ -435,6 +476,7 @@ END_TEST
 SUITE_MAIN("storage/faults", SUITE_TEST_SLOW(append_fails_whole_at_every_disk_call, 60),
            SUITE_TEST_SLOW(append_fails_whole_at_every_short_write, 60),
            SUITE_TEST(a_full_disk_is_told_from_a_broken_one),
+           SUITE_TEST(a_cached_read_never_waits_for_the_disk),
            SUITE_TEST(a_log_that_can_not_be_cut_back_goes_offline_and_still_reads),
            SUITE_TEST(a_failed_sync_takes_the_log_offline_and_is_not_tried_again),
            SUITE_TEST(nothing_is_synced_twice),
