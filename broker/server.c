@@ -2,6 +2,7 @@
 
 #include "broker/cluster/cluster.h"
 #include "broker/net/net.h"
+#include "broker/settings_live.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 #include "proto/base/diag.h"
@@ -26,7 +27,7 @@
 
 struct server {
     const struct server_options *options;
-    struct settings *settings;
+    struct settings_live live;
     struct diag diag;
     struct handler_settings handlers;
     struct inbox inbox;
@@ -66,13 +67,14 @@ static int64_t watchdog_interval_ns(void)
 
 /* ---- settings for the rooms ---------------------------------------------------------------------------- */
 
-static void visit_settings(const void *settings, request_setting_visitor *visitor, void *arg)
+static void visit_settings(void *live, request_setting_visitor *visitor, void *arg)
 {
-    settings_visit(settings, visitor, arg);
+    settings_live_visit(live, visitor, arg);
 }
 
-static struct handler_settings handler_settings(const struct settings *s)
+static struct handler_settings handler_settings(struct server *server)
 {
+    const struct settings *s = server->live.settings;
     return (struct handler_settings){
         .broker_id = s->broker_id,
         .software = "brookd " PACKAGE_VERSION,
@@ -87,7 +89,7 @@ static struct handler_settings handler_settings(const struct settings *s)
         .pulls_parked_per_connection_max = (uint32_t)s->fetch_max_parked,
         .expanded_bytes_max = (uint32_t)s->request_max_expanded_bytes,
         .visit_settings = visit_settings,
-        .settings = s,
+        .settings = &server->live,
     };
 }
 
@@ -101,7 +103,7 @@ static int io_threads(const struct settings *s)
 
 static struct net_settings net_settings(const struct server *server)
 {
-    const struct settings *s = server->settings;
+    const struct settings *s = server->live.settings;
     return (struct net_settings){
         .listeners = (const char *const *)server->listeners,
         .listeners_count = server->listeners_count,
@@ -126,7 +128,7 @@ static struct net_settings net_settings(const struct server *server)
 
 static struct cluster_settings cluster_settings(const struct server *server)
 {
-    const struct settings *s = server->settings;
+    const struct settings *s = server->live.settings;
     return (struct cluster_settings){
         .broker_id = s->broker_id,
         .advertised_host = server->host,
@@ -154,18 +156,20 @@ static struct cluster_settings cluster_settings(const struct server *server)
     };
 }
 
-static void set_diag(struct server *server)
+/* Other threads log meanwhile. */
+static void set_level(struct server *server)
 {
-    diag_level_parse(server->settings->log_level, &server->diag.level_min);
-    server->diag.json = strcmp(server->settings->log_format, "json") == 0;
+    enum diag_level level;
+    if (diag_level_parse(server->live.settings->log_level, &level) == 0)
+        server->diag.level_min = level;
 }
 
 /* ---- addresses ----------------------------------------------------------------------------------------- */
 
 static int split_addresses(struct server *server)
 {
-    server->listeners = settings_split(server->settings->listeners, &server->listeners_count);
-    server->data_dirs = settings_split(server->settings->log_dirs, &server->data_dirs_count);
+    server->listeners = settings_split(server->live.settings->listeners, &server->listeners_count);
+    server->data_dirs = settings_split(server->live.settings->log_dirs, &server->data_dirs_count);
     if (!server->listeners || !server->data_dirs)
         return -BROOK_E_NOMEM;
     for (size_t i = 0; i < server->listeners_count; i++)
@@ -181,7 +185,7 @@ static bool is_wildcard(const char *host)
 /* What clients are told: what was set, else the first listener's host, else this machine's name. */
 static void choose_advertised(struct server *server)
 {
-    const char *set = server->settings->advertised_listeners;
+    const char *set = server->live.settings->advertised_listeners;
     const char *address = set ? settings_strip_scheme(set) : server->listeners[0];
     const char *colon = strrchr(address, ':');
     size_t bytes = (size_t)(colon - address);
@@ -203,7 +207,7 @@ static void choose_advertised(struct server *server)
 static void raise_descriptors(struct server *server)
 {
     struct rlimit limit;
-    server->connections_max = (uint32_t)server->settings->max_connections;
+    server->connections_max = (uint32_t)server->live.settings->max_connections;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return;
     limit.rlim_cur = limit.rlim_max;
@@ -214,7 +218,7 @@ static void raise_descriptors(struct server *server)
     server->connections_max = (uint32_t)(limit.rlim_cur - reserved);
     diag_log(&server->diag, DIAG_INFO, "",
              "max.connections is %" PRIu32 ", not %" PRId32 ": there are %ju file descriptors",
-             server->connections_max, server->settings->max_connections, (uintmax_t)limit.rlim_cur);
+             server->connections_max, server->live.settings->max_connections, (uintmax_t)limit.rlim_cur);
 }
 
 static int catch_signals(struct server *server)
@@ -241,21 +245,10 @@ static void say_change(void *arg, const char *name, const char *from, const char
         diag_log(&server->diag, DIAG_WARN, "", "%s stays %s: %s needs a restart", name, from, to);
 }
 
-static void take_over(struct server *server, const struct settings *fresh)
+static void take_over(struct server *server, struct settings *fresh)
 {
-    struct settings *s = server->settings;
-    char *level = strdup(fresh->log_level);
-    if (level) {
-        free(s->log_level);
-        s->log_level = level;
-    }
-    s->max_connections = fresh->max_connections;
-    s->max_connections_per_ip = fresh->max_connections_per_ip;
-    s->connections_max_idle_ms = fresh->connections_max_idle_ms;
-    s->connection_setup_timeout_ms = fresh->connection_setup_timeout_ms;
-    s->socket_request_timeout_ms = fresh->socket_request_timeout_ms;
-    s->socket_send_timeout_ms = fresh->socket_send_timeout_ms;
-    set_diag(server);
+    settings_live_update(&server->live, fresh);
+    set_level(server);
     raise_descriptors(server);
     struct net_settings net = net_settings(server);
     net_configure(server->net, &net);
@@ -268,9 +261,8 @@ static void reload(struct server *server)
     const struct server_options *o = server->options;
     diag_log(&server->diag, DIAG_INFO, "", "reading the configuration again");
     if (settings_load(o->file, o->overrides, o->overrides_count, &fresh, &faults) == 0) {
-        settings_compare(server->settings, fresh, say_change, server);
+        settings_compare(server->live.settings, fresh, say_change, server);
         take_over(server, fresh);
-        settings_free(fresh);
     } else {
         diag_log(&server->diag, DIAG_ERROR, "", "the configuration has faults: nothing is changed");
     }
@@ -300,7 +292,7 @@ static void on_ready(void *arg, const struct brook_error *why)
         return;
     }
     char subject[32];
-    snprintf(subject, sizeof subject, "broker=%" PRId32, server->settings->broker_id);
+    snprintf(subject, sizeof subject, "broker=%" PRId32, server->live.settings->broker_id);
     diag_log(&server->diag, DIAG_INFO, subject, "ready: listens on port %d, clients are told %s:%d",
              net_port(server->net, 0), server->host, server->port);
     notify("READY=1");
@@ -345,7 +337,7 @@ static int start(struct server *server, struct brook_error *error)
     if (r < 0)
         return brook_error_set(error, r, "%s", brook_error_text(r));
     raise_descriptors(server);
-    server->handlers = handler_settings(server->settings);
+    server->handlers = handler_settings(server);
     struct net_settings net = net_settings(server);
     r = net_new(&net, &server->handlers, &server->diag, &server->net, error);
     if (r < 0)
@@ -380,9 +372,11 @@ static void stop(struct server *server)
 
 int server_run(const struct server_options *options, struct settings *settings)
 {
-    struct server server = {.options = options, .settings = settings, .signals_fd = -1, .inbox.fd = -1};
+    struct server server = {.options = options, .signals_fd = -1, .inbox.fd = -1};
     struct brook_error error = {0};
-    set_diag(&server);
+    settings_live_init(&server.live, settings);
+    server.diag.json = strcmp(settings->log_format, "json") == 0;
+    set_level(&server);
     server.watchdog_ns = watchdog_interval_ns();
     diag_log(&server.diag, DIAG_INFO, "", "brookd " PACKAGE_VERSION " starts");
     if (start(&server, &error) < 0)
@@ -395,6 +389,6 @@ int server_run(const struct server_options *options, struct settings *settings)
         close(server.signals_fd);
     free(server.listeners);
     free(server.data_dirs);
-    settings_free(server.settings);
+    settings_live_done(&server.live);
     return server.exit_status;
 }

@@ -310,6 +310,25 @@ void settings_compare(const struct settings *from, const struct settings *to, se
     }
 }
 
+void settings_exchange(struct settings *s, struct settings *fresh)
+{
+    for (size_t i = 0; i < settings_table_count; i++) {
+        const struct setting *row = &settings_table[i];
+        char kept[sizeof(int64_t)];
+        size_t bytes = row->type == SETTING_INT    ? sizeof(int32_t)
+                       : row->type == SETTING_LONG ? sizeof(int64_t)
+                                                   : sizeof(char *);
+        if (!row->at_run_time)
+            continue;
+        memcpy(kept, field(s, row), bytes);
+        memcpy(field(s, row), field(fresh, row), bytes);
+        memcpy(field(fresh, row), kept, bytes);
+        bool was_given = s->is_given[i];
+        s->is_given[i] = fresh->is_given[i];
+        fresh->is_given[i] = was_given;
+    }
+}
+
 char **settings_split(const char *list, size_t *ret_count)
 {
     size_t most = 1;

@@ -100,6 +100,9 @@ typedef void settings_change(void *arg, const char *name, const char *from, cons
 void settings_compare(const struct settings *from, const struct settings *to, settings_change *change,
                       void *arg);
 
+/* Exchange between `s` and `fresh` each setting that may change while the broker runs. */
+void settings_exchange(struct settings *s, struct settings *fresh);
+
 /* ---- derived ------------------------------------------------------------------------------------------- */
 
 /* Split a comma separated list; free() the array, whose strings lie in it. NULL: out of memory. */

@@ -64,9 +64,9 @@ struct handler_settings {
     uint32_t pull_sessions_per_connection_max;
     uint32_t pulls_parked_per_connection_max;
     uint32_t expanded_bytes_max; /* of one batch, for lookups by time */
-    /* The broker's own settings, for DescribeConfigs. */
-    void (*visit_settings)(const void *settings, request_setting_visitor *visitor, void *arg);
-    const void *settings;
+    /* The broker's own settings, for DescribeConfigs; called on I/O threads while they may be reloaded. */
+    void (*visit_settings)(void *settings, request_setting_visitor *visitor, void *arg);
+    void *settings;
 };
 
 /* Work for a disk thread: `run` there, then `done` on the loop that asked. Embedded in what asks. */

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -105,7 +106,7 @@ static void write_stderr(const struct diag *diag, enum diag_level level, const c
 
 void diag_log(const struct diag *diag, enum diag_level level, const char *subject, const char *format, ...)
 {
-    if (!diag || level < diag->level_min)
+    if (!diag || level < atomic_load_explicit(&diag->level_min, memory_order_relaxed))
         return;
     int saved = errno;
     char message[DIAG_LINE_MAX - 256];

@@ -49,7 +49,7 @@ static void no_end(struct request *r, const struct brook_error *why)
 
 static const struct request_ops ops = {.reply = take_reply, .end = no_end};
 
-static void visit_settings(const void *settings, request_setting_visitor *visitor, void *arg)
+static void visit_settings(void *settings, request_setting_visitor *visitor, void *arg)
 {
     visitor(arg, "broker.id", "1", false, "Number of this broker.");
     visitor(arg, "broker.rack", "", true, "Where it stands.");

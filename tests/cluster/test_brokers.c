@@ -5,7 +5,9 @@
 
 #include "proto/base/clock.h"
 
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,10 +273,78 @@ START_TEST(sigterm_stops_a_broker_quickly_with_zookeeper_there_stopped_or_gone)
 }
 END_TEST
 
+/* ---- settings of a running broker ---- */
+
+struct describer {
+    pthread_t thread;
+    brook_admin *admin;
+    const char *level; /* waited for */
+    _Atomic bool is_over;
+    _Atomic int64_t rounds;
+};
+
+/* What the broker says its log.level is, and whether that is the default. */
+static bool shows_level(void *arg)
+{
+    struct describer *d = arg;
+    struct brook_config_entries *entries;
+    struct brook_error error = {0};
+    bool is_there = false;
+    int r = brook_admin_describe_config(d->admin, NULL, 10000, &entries, &error);
+    ck_assert_msg(r == 0, "%s", error.text);
+    for (size_t i = 0; i < entries->count; i++) {
+        const struct brook_config_entry *e = &entries->entries[i];
+        if (strcmp(e->key, "log.level") != 0)
+            continue;
+        ck_assert_msg(!strcmp(e->value, "info") || !strcmp(e->value, "error"), "%s", e->value);
+        ck_assert_int_eq(e->is_default, !strcmp(e->value, "info"));
+        is_there = strcmp(e->value, d->level) == 0;
+    }
+    brook_config_entries_free(entries);
+    d->rounds++;
+    return is_there;
+}
+
+static void *describe(void *arg)
+{
+    struct describer *d = arg;
+    while (!d->is_over)
+        shows_level(d);
+    return NULL;
+}
+
+START_TEST(a_broker_describes_its_settings_while_it_reloads_them)
+{
+    static const char *const quiet[] = {"log.level=error", NULL};
+    struct brokers *b = brokers_start(1, NULL);
+    brook_config *config = brokers_config(b);
+    struct brook_error error;
+    struct describer asker = {.level = ""}, watcher = {0};
+    ck_assert_int_eq(brook_admin_new(config, &asker.admin, &error), 0);
+    ck_assert_int_eq(brook_admin_new(config, &watcher.admin, &error), 0);
+    ck_assert_int_eq(pthread_create(&asker.thread, NULL, describe, &asker), 0);
+    for (int round = 0; round < 20; round++) {
+        watcher.level = round % 2 ? "info" : "error";
+        brokers_reload(b, 1, round % 2 ? NULL : quiet);
+        ck_assert(suite_wait(shows_level, &watcher, 10000));
+    }
+    asker.is_over = true;
+    pthread_join(asker.thread, NULL);
+    ck_assert_int_gt(asker.rounds, 0);
+    /* 0 also says that a sanitizer found nothing. */
+    ck_assert_int_eq(brokers_stop(b, 1, 20000), 0);
+    brook_admin_free(asker.admin);
+    brook_admin_free(watcher.admin);
+    brook_config_free(config);
+    brokers_free(b);
+}
+END_TEST
+
 SUITE_MAIN("cluster/brokers", SUITE_TEST_SLOW(a_broker_killed_in_mid_append_keeps_what_it_acknowledged, 120),
            SUITE_TEST_SLOW(a_dead_brokers_partitions_wait_and_the_others_go_on, 60),
            SUITE_TEST_SLOW(a_second_broker_of_the_same_id_refuses_to_start_and_the_first_does_not_notice, 60),
            SUITE_TEST_SLOW(a_broker_restarted_at_once_after_a_kill_registers_within_the_session_timeout, 60),
            SUITE_TEST_SLOW(zookeeper_gone_for_less_than_a_session_needs_no_restart, 90),
            SUITE_TEST_SLOW(zookeeper_gone_for_longer_than_a_session_needs_no_restart, 90),
+           SUITE_TEST_SLOW(a_broker_describes_its_settings_while_it_reloads_them, 60),
            SUITE_TEST_SLOW(sigterm_stops_a_broker_quickly_with_zookeeper_there_stopped_or_gone, 60))

@@ -1,8 +1,11 @@
 #include "broker/settings.h"
+#include "broker/settings_live.h"
 #include "broker/settings_table.h"
 #include "proto/base/err.h"
 #include "tests/support/suite.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -246,6 +249,70 @@ START_TEST(changes_say_whether_they_need_a_restart)
 }
 END_TEST
 
+/* ---- changed while they are listed ---- */
+
+struct lister {
+    pthread_t thread;
+    struct settings_live *live;
+    _Atomic bool is_over;
+    _Atomic int64_t rounds;
+    int level, connections; /* 0 or 1: which of both states the round shows */
+    int torn;
+};
+
+static void note_state(void *arg, const char *name, const char *value, bool is_default, const char *description)
+{
+    struct lister *l = arg;
+    if (strcmp(name, "log.level") == 0) {
+        ck_assert(strcmp(value, "info") == 0 || strcmp(value, "error") == 0);
+        l->level = strcmp(value, "error") == 0;
+        ck_assert_int_eq(is_default, !l->level);
+    } else if (strcmp(name, "max.connections") == 0) {
+        l->connections = strcmp(value, "5") == 0;
+        ck_assert_int_eq(is_default, !l->connections);
+    } else if (strcmp(name, "num.io.threads") == 0) {
+        ck_assert_str_eq(value, "0");
+        ck_assert(is_default);
+    }
+}
+
+static void *list(void *arg)
+{
+    struct lister *l = arg;
+    while (!l->is_over) {
+        settings_live_visit(l->live, note_state, l);
+        l->torn += l->level != l->connections;
+        l->rounds++;
+    }
+    return NULL;
+}
+
+START_TEST(settings_are_listed_whole_while_they_are_reloaded)
+{
+    struct settings_live live;
+    struct settings *s;
+    struct settings_faults faults;
+    ck_assert_int_eq(LOAD(&s, &faults, GOOD), 0);
+    settings_live_init(&live, s);
+    struct lister lister = {.live = &live};
+    ck_assert_int_eq(pthread_create(&lister.thread, NULL, list, &lister), 0);
+    for (int64_t i = 0; i < 2000 || lister.rounds < 100; i++) {
+        if (i % 2 == 0)
+            ck_assert_int_eq(
+                LOAD(&s, &faults, GOOD, "log.level=error", "max.connections=5", "num.io.threads=3"), 0);
+        else
+            ck_assert_int_eq(LOAD(&s, &faults, GOOD), 0);
+        settings_live_update(&live, s);
+        ck_assert_str_eq(live.settings->log_level, i % 2 ? "info" : "error");
+        ck_assert_int_eq(live.settings->num_io_threads, 0);
+    }
+    lister.is_over = true;
+    pthread_join(lister.thread, NULL);
+    ck_assert_int_eq(lister.torn, 0);
+    settings_live_done(&live);
+}
+END_TEST
+
 START_TEST(every_row_has_a_default_within_its_range_and_a_sentence)
 {
     struct settings *s;
@@ -273,4 +340,5 @@ SUITE_MAIN("broker/settings", SUITE_TEST(defaults_and_two_lines_are_enough),
            SUITE_TEST(the_example_file_is_what_is_printed),
            SUITE_TEST(the_example_file_loads_with_the_required_two),
            SUITE_TEST(changes_say_whether_they_need_a_restart),
+           SUITE_TEST_SLOW(settings_are_listed_whole_while_they_are_reloaded, 60),
            SUITE_TEST(every_row_has_a_default_within_its_range_and_a_sentence))
