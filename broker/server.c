@@ -2,6 +2,7 @@
 
 #include "broker/cluster/cluster.h"
 #include "broker/net/net.h"
+#include "broker/room_settings.h"
 #include "broker/settings_live.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
@@ -74,86 +75,31 @@ static void visit_settings(void *live, request_setting_visitor *visitor, void *a
 
 static struct handler_settings handler_settings(struct server *server)
 {
-    const struct settings *s = server->live.settings;
-    return (struct handler_settings){
-        .broker_id = s->broker_id,
-        .software = "brookd " PACKAGE_VERSION,
-        .frame_bytes_max = (uint32_t)s->socket_request_max_bytes,
-        .message_bytes_max = s->message_max_bytes,
-        .partitions_per_request_max = (uint32_t)s->request_max_partitions,
-        .topics_per_request_max = (uint32_t)s->request_max_partitions,
-        .pull_bytes_max = (uint32_t)s->fetch_max_bytes,
-        .pull_wait_ms_max = (uint32_t)s->fetch_max_wait_ms,
-        .request_timeout_ms_max = (uint32_t)s->request_max_timeout_ms,
-        .pull_sessions_per_connection_max = (uint32_t)s->fetch_max_sessions,
-        .pulls_parked_per_connection_max = (uint32_t)s->fetch_max_parked,
-        .expanded_bytes_max = (uint32_t)s->request_max_expanded_bytes,
-        .visit_settings = visit_settings,
-        .settings = &server->live,
-    };
-}
-
-static int io_threads(const struct settings *s)
-{
-    if (s->num_io_threads > 0)
-        return s->num_io_threads;
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    return cpus < 1 ? 1 : cpus > 256 ? 256 : (int)cpus;
+    struct handler_settings to = room_settings_handlers(server->live.settings);
+    to.software = "brookd " PACKAGE_VERSION;
+    to.visit_settings = visit_settings;
+    to.settings = &server->live;
+    return to;
 }
 
 static struct net_settings net_settings(const struct server *server)
 {
-    const struct settings *s = server->live.settings;
-    return (struct net_settings){
-        .listeners = (const char *const *)server->listeners,
-        .listeners_count = server->listeners_count,
-        .threads_count = io_threads(s),
-        .disk_threads_count = s->num_disk_threads,
-        .frame_bytes_max = (uint32_t)s->socket_request_max_bytes,
-        .queued_bytes_max = (size_t)s->queued_max_bytes,
-        .requests_in_flight_max = (uint32_t)s->queued_max_requests,
-        .output_bytes_max = (size_t)s->queued_max_reply_bytes,
-        .connections_max = server->connections_max,
-        .connections_per_address_max = (uint32_t)s->max_connections_per_ip,
-        .hello_ms_max = s->connection_setup_timeout_ms,
-        .idle_ms_max = s->connections_max_idle_ms,
-        .frame_ms_max = s->socket_request_timeout_ms,
-        .frame_bytes_per_s_min = (uint32_t)s->socket_request_min_rate,
-        .send_ms_max = s->socket_send_timeout_ms,
-        .stop_ms_max = s->shutdown_flush_ms,
-        .send_buffer_bytes = s->socket_send_buffer_bytes > 0 ? s->socket_send_buffer_bytes : 0,
-        .receive_buffer_bytes = s->socket_receive_buffer_bytes > 0 ? s->socket_receive_buffer_bytes : 0,
-    };
+    struct net_settings to = room_settings_net(server->live.settings);
+    to.listeners = (const char *const *)server->listeners;
+    to.listeners_count = server->listeners_count;
+    to.connections_max = server->connections_max;
+    return to;
 }
 
 static struct cluster_settings cluster_settings(const struct server *server)
 {
-    const struct settings *s = server->live.settings;
-    return (struct cluster_settings){
-        .broker_id = s->broker_id,
-        .advertised_host = server->host,
-        .advertised_port = server->port,
-        .rack = s->broker_rack,
-        .zookeeper_connect = s->zookeeper_connect,
-        .zookeeper_session_timeout_ms = s->zookeeper_session_timeout_ms,
-        .data_dirs = (const char *const *)server->data_dirs,
-        .data_dirs_count = server->data_dirs_count,
-        .disk_threads_count = s->num_disk_threads,
-        .partitions_default = s->num_partitions,
-        .replicas_default = s->default_replication_factor,
-        .retention_check_ms = s->log_retention_check_interval_ms,
-        .controlled_shutdown_ms_max = s->controlled_shutdown_max_ms,
-        .topic_defaults = {.log = {.segment_bytes = s->log_segment_bytes,
-                                   .segment_ms = settings_roll_ms(s),
-                                   .segment_index_bytes = s->log_index_size_max_bytes,
-                                   .index_interval_bytes = s->log_index_interval_bytes,
-                                   .retention_ms = settings_retention_ms(s),
-                                   .retention_bytes = s->log_retention_bytes,
-                                   .file_delete_delay_ms = s->log_segment_delete_delay_ms},
-                           .message_bytes_max = s->message_max_bytes,
-                           .min_insync_replicas = s->min_insync_replicas},
-        .diag = &server->diag,
-    };
+    struct cluster_settings to = room_settings_cluster(server->live.settings);
+    to.advertised_host = server->host;
+    to.advertised_port = server->port;
+    to.data_dirs = (const char *const *)server->data_dirs;
+    to.data_dirs_count = server->data_dirs_count;
+    to.diag = &server->diag;
+    return to;
 }
 
 /* Other threads log meanwhile. */

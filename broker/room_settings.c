@@ -1,0 +1,74 @@
+#include "broker/room_settings.h"
+
+#include <unistd.h>
+
+struct handler_settings room_settings_handlers(const struct settings *s)
+{
+    return (struct handler_settings){
+        .broker_id = s->broker_id,
+        .frame_bytes_max = (uint32_t)s->socket_request_max_bytes,
+        .message_bytes_max = s->message_max_bytes,
+        .partitions_per_request_max = (uint32_t)s->request_max_partitions,
+        .topics_per_request_max = (uint32_t)s->request_max_partitions,
+        .pull_bytes_max = (uint32_t)s->fetch_max_bytes,
+        .pull_wait_ms_max = (uint32_t)s->fetch_max_wait_ms,
+        .request_timeout_ms_max = (uint32_t)s->request_max_timeout_ms,
+        .pull_sessions_per_connection_max = (uint32_t)s->fetch_max_sessions,
+        .pulls_parked_per_connection_max = (uint32_t)s->fetch_max_parked,
+        .expanded_bytes_max = (uint32_t)s->request_max_expanded_bytes,
+    };
+}
+
+static int io_threads(const struct settings *s)
+{
+    if (s->num_io_threads > 0)
+        return s->num_io_threads;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    return cpus < 1 ? 1 : cpus > 256 ? 256 : (int)cpus;
+}
+
+struct net_settings room_settings_net(const struct settings *s)
+{
+    return (struct net_settings){
+        .threads_count = io_threads(s),
+        .disk_threads_count = s->num_disk_threads,
+        .frame_bytes_max = (uint32_t)s->socket_request_max_bytes,
+        .queued_bytes_max = (size_t)s->queued_max_bytes,
+        .requests_in_flight_max = (uint32_t)s->queued_max_requests,
+        .output_bytes_max = (size_t)s->queued_max_reply_bytes,
+        .connections_max = (uint32_t)s->max_connections,
+        .connections_per_address_max = (uint32_t)s->max_connections_per_ip,
+        .hello_ms_max = s->connection_setup_timeout_ms,
+        .idle_ms_max = s->connections_max_idle_ms,
+        .frame_ms_max = s->socket_request_timeout_ms,
+        .frame_bytes_per_s_min = (uint32_t)s->socket_request_min_rate,
+        .send_ms_max = s->socket_send_timeout_ms,
+        .stop_ms_max = s->shutdown_flush_ms,
+        .send_buffer_bytes = s->socket_send_buffer_bytes > 0 ? s->socket_send_buffer_bytes : 0,
+        .receive_buffer_bytes = s->socket_receive_buffer_bytes > 0 ? s->socket_receive_buffer_bytes : 0,
+    };
+}
+
+struct cluster_settings room_settings_cluster(const struct settings *s)
+{
+    return (struct cluster_settings){
+        .broker_id = s->broker_id,
+        .rack = s->broker_rack,
+        .zookeeper_connect = s->zookeeper_connect,
+        .zookeeper_session_timeout_ms = s->zookeeper_session_timeout_ms,
+        .disk_threads_count = s->num_disk_threads,
+        .partitions_default = s->num_partitions,
+        .replicas_default = s->default_replication_factor,
+        .retention_check_ms = s->log_retention_check_interval_ms,
+        .controlled_shutdown_ms_max = s->controlled_shutdown_max_ms,
+        .topic_defaults = {.log = {.segment_bytes = s->log_segment_bytes,
+                                   .segment_ms = settings_roll_ms(s),
+                                   .segment_index_bytes = s->log_index_size_max_bytes,
+                                   .index_interval_bytes = s->log_index_interval_bytes,
+                                   .retention_ms = settings_retention_ms(s),
+                                   .retention_bytes = s->log_retention_bytes,
+                                   .file_delete_delay_ms = s->log_segment_delete_delay_ms},
+                           .message_bytes_max = s->message_max_bytes,
+                           .min_insync_replicas = s->min_insync_replicas},
+    };
+}
