@@ -7,12 +7,13 @@
 #include <inttypes.h>
 #include <string.h>
 
-static int check_role(const struct request *r, const Brook__PullRequest *asked, struct brook_error *error)
+/* A follower's mark would move the high watermark. Brokers of this version do not pull, so nobody may. */
+static int check_role(const Brook__PullRequest *asked, struct brook_error *error)
 {
     bool is_follower = asked->replica_id != -1 || asked->broker_epoch != -1;
     for (size_t i = 0; i < asked->n_partitions && !is_follower; i++)
         is_follower = asked->partitions[i]->safe_end != -1;
-    if (is_follower && !r->peer->is_broker)
+    if (is_follower)
         return brook_error_set(
             error, BROOK_E_ACCESS_DENIED,
             "replica_id, broker_epoch and safe_end are for brokers; this connection is a client's");
@@ -151,7 +152,7 @@ void handle_pull(struct request *r)
     const Brook__PullRequest *asked = r->message->pull;
     struct pull_session *s = NULL;
     struct brook_error error;
-    int e = check_role(r, asked, &error);
+    int e = check_role(asked, &error);
     if (e == 0)
         e = check_entries(r, asked, &error);
     if (e == 0)

@@ -108,7 +108,6 @@ struct request_ops {
 struct request_peer {
     const char *name;                   /* "127.0.0.1:41234", for log lines */
     uint32_t version;                   /* negotiated; 0 before Hello */
-    bool is_broker;                     /* may send what only brokers may */
     struct pull_session *pull_sessions; /* handlers/pull.h; freed by handlers_peer_gone() */
     uint32_t pulls_parked;
 };

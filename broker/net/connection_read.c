@@ -79,11 +79,10 @@ static int next_frame(struct connection *c, struct input_frame *frame, struct br
 {
     bool is_known = c->peer.version > 0;
     uint32_t frame_bytes_max = is_known ? c->loop->settings.frame_bytes_max : FRAME_BYTES_MAX_FIRST;
-    uint32_t envelope_bytes_max = c->peer.is_broker ? ENVELOPE_BYTES_MAX_BROKER : ENVELOPE_BYTES_MAX_CLIENT;
     if (is_known)
         c->in.buffer_bytes = INPUT_BUFFER_BYTES;
     c->in.hold = !c->is_starved && !TAILQ_EMPTY(&c->loop->starved);
-    return input_next(&c->in, frame_bytes_max, envelope_bytes_max, frame, error);
+    return input_next(&c->in, frame_bytes_max, ENVELOPE_BYTES_MAX_CLIENT, frame, error);
 }
 
 /* Carry out what has been read. */

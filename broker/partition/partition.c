@@ -96,16 +96,11 @@ static void release_appends(struct partition *p, struct outbox *o)
         outbox_answer(o, append_list_pop(&p->unacked), 0, NULL);
 }
 
-static int64_t mark_for(const struct partition *p, const struct partition_waiter *w)
-{
-    return w->is_follower ? p->log_end : p->high_watermark;
-}
-
 static void release_waiters(struct partition *p, struct outbox *o)
 {
     for (struct partition_waiter *w = p->waiters, *next; w; w = next) {
         next = w->next;
-        if (w->offset < mark_for(p, w))
+        if (w->offset < p->high_watermark)
             outbox_wake(o, w);
     }
 }
@@ -208,7 +203,7 @@ int partition_delete(struct partition *p)
 bool partition_wait(struct partition *p, struct partition_waiter *w)
 {
     pthread_mutex_lock(&p->state);
-    bool wait = p->is_leader && w->offset >= mark_for(p, w);
+    bool wait = p->is_leader && w->offset >= p->high_watermark;
     if (wait) {
         w->next = p->waiters;
         w->previous = &p->waiters;

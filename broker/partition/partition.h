@@ -99,13 +99,11 @@ void partition_with_append_lock(struct partition *p, void (*work)(struct partiti
 
 /* ---- waiting for data ------------------------------------------------------------------------------- */
 
-/* A reader that waits until there is something at `offset` below the mark it may read to. Embedded; one shot.
- */
+/* A reader that waits until there is something at `offset` below the high watermark. Embedded; one shot. */
 struct partition_waiter {
     struct partition_waiter *next;
     struct partition_waiter **previous; /* NULL: not registered */
     int64_t offset;
-    bool is_follower; /* woken by the log end instead of the high watermark */
     struct inbox *inbox;
     struct inbox_item item;
     void (*wake)(struct partition_waiter *w); /* own loop */

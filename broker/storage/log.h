@@ -80,7 +80,8 @@ struct log_batch {
  * On success *ret_base is the first offset given. */
 int log_append(struct log *log, struct log_batch *batches, size_t count, int32_t leader_epoch, int64_t now_ms,
                int64_t *ret_base, struct brook_error *error);
-/* [writer] Followers: append batches that carry their offsets (rising, each base >= the end). */
+/* [writer] Append batches that carry their offsets (rising, each base >= the end), as a follower has to. Without
+ * replication, which this version does not have, only tests call it. */
 int log_append_as_follower(struct log *log, struct log_batch *batches, size_t count, int64_t now_ms,
                            struct brook_error *error);
 

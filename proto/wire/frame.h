@@ -12,8 +12,8 @@ struct brook_error;
 
 #define FRAME_PREFIX_BYTES 8 /* both lengths */
 #define FRAME_BYTES_MAX_DEFAULT 104857600
-#define ENVELOPE_BYTES_MAX_CLIENT (1 << 20)
-#define ENVELOPE_BYTES_MAX_BROKER (16 << 20)
+#define ENVELOPE_BYTES_MAX_CLIENT (1 << 20)  /* what a client sends */
+#define ENVELOPE_BYTES_MAX_BROKER (16 << 20) /* what a broker sends: answers */
 /* Before Hello a frame may be this large only. */
 #define FRAME_BYTES_MAX_FIRST 4096
 
