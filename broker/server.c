@@ -298,7 +298,7 @@ static int start(struct server *server, struct brook_error *error)
     return r < 0 ? brook_error_set(error, r, "can not start the I/O threads: %s", brook_error_text(r)) : 0;
 }
 
-/* Nobody new, hand over, answer, close, and only then free what others could post to. */
+/* Leave the cluster, nobody new, answer, close, and only then free what others could post to. */
 static void stop(struct server *server)
 {
     int64_t began_ms = clock_boot_ms();

@@ -1,8 +1,8 @@
 /* brookd: owns everything, starts and stops it in order, and listens to signals.
  *
- * SIGTERM and SIGINT stop the broker: not ready any more, what it leads is handed over, nobody is accepted,
- * what waits is answered, logs are closed, the ZooKeeper session ends; each step is bounded. SIGHUP reads the
- * configuration again and takes over what may change while running.
+ * SIGTERM and SIGINT stop the broker: not ready any more, ZooKeeper is told that it leaves, nobody is
+ * accepted, what waits is answered, logs are closed, the ZooKeeper session ends; each step is bounded. SIGHUP
+ * reads the configuration again and takes over what may change while running.
  */
 #ifndef BROOK_BROKER_SERVER_H
 #define BROOK_BROKER_SERVER_H

@@ -294,9 +294,7 @@ static void send_errand(struct cluster *c, void (*what)(struct inbox_item *item)
 void cluster_drain(struct cluster *c)
 {
     struct timespec until;
-    int64_t wait_ms = c->s.controlled_shutdown_ms_max < CLUSTER_UNREGISTER_MS
-                          ? c->s.controlled_shutdown_ms_max
-                          : CLUSTER_UNREGISTER_MS;
+    int64_t wait_ms = c->s.controlled_shutdown_ms_max;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += (time_t)(wait_ms / 1000);
     until.tv_nsec += (long)(wait_ms % 1000) * 1000000;

@@ -29,7 +29,7 @@ struct cluster_settings {
     int32_t partitions_default;    /* num.partitions */
     int32_t replicas_default;      /* default.replication.factor */
     int64_t retention_check_ms;    /* log.retention.check.interval.ms */
-    int64_t controlled_shutdown_ms_max;
+    int64_t controlled_shutdown_ms_max; /* for ZooKeeper to confirm that the broker has left */
     struct topic_config topic_defaults;
     const struct diag *diag;
 };
@@ -45,9 +45,9 @@ struct cluster_events {
 };
 int cluster_new(const struct cluster_settings *settings, const struct cluster_events *events,
                 struct cluster **ret_cluster, struct brook_error *error);
-/* In this order at stop: cluster_drain (not ready any more; move what can be moved; unregister; bounded by
- * controlled_shutdown_ms_max whether ZooKeeper is there or not; waits), then the I/O loops end, then cluster_free (close
- * logs, checkpoints, clean-stop marker, ZooKeeper session; join). */
+/* In this order at stop: cluster_drain (not ready any more; give up the controller's seat; unregister; waits,
+ * but not longer than controlled_shutdown_ms_max whether ZooKeeper is there or not), then the I/O loops end, then
+ * cluster_free (close logs, checkpoints, clean-stop marker, ZooKeeper session; join). */
 void cluster_drain(struct cluster *cluster);
 void cluster_free(struct cluster *cluster);
 

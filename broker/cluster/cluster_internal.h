@@ -29,7 +29,6 @@
 #define CLUSTER_VIEW_MS 5          /* between two views at least */
 #define CLUSTER_VIEW_SHARE 8       /* ... and so many times as long as it takes to make one */
 #define CLUSTER_TOMBSTONES_MS 100  /* between two looks at them */
-#define CLUSTER_UNREGISTER_MS 3000 /* at stop, at most */
 #define CLUSTER_CLOSE_MS 60000     /* until logs that do not close are left behind */
 #define CLUSTER_SESSION_CLOSE_MS 2000
 #define CLUSTER_COMPLAIN_MS 60000 /* between two lines about ZooKeeper being away */

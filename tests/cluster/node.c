@@ -130,7 +130,7 @@ void node_start_at(struct world *w, struct node *n, int32_t broker_id, const cha
         .partitions_default = 1,
         .replicas_default = 1,
         .retention_check_ms = n->retention_check_ms,
-        .controlled_shutdown_ms_max = 5000,
+        .controlled_shutdown_ms_max = 3000,
         .diag = &n->diag,
     };
     struct cluster_events events = {&n->inbox, note_ready, n};

@@ -273,6 +273,21 @@ START_TEST(sigterm_stops_a_broker_quickly_with_zookeeper_there_stopped_or_gone)
 }
 END_TEST
 
+START_TEST(a_stopping_broker_waits_for_zookeeper_as_long_as_it_was_told)
+{
+    static const char *const settings[] = {"controlled.shutdown.max.ms=6000", NULL};
+    /* Longer than that, so that silence does not end the connection first. */
+    struct brokers_options o = {.session_timeout_ms = 20000, .tick_ms = 2000, .settings = settings};
+    struct brokers *b = brokers_start(1, &o);
+    zookeeper_pause(brokers_zookeeper(b));
+    int64_t began = clock_boot_ms();
+    ck_assert_int_eq(brokers_stop(b, 1, 20000), 0);
+    ck_assert_int_ge(clock_boot_ms() - began, 6000);
+    zookeeper_continue(brokers_zookeeper(b));
+    brokers_free(b);
+}
+END_TEST
+
 /* ---- settings of a running broker ---- */
 
 struct describer {
@@ -346,5 +361,6 @@ SUITE_MAIN("cluster/brokers", SUITE_TEST_SLOW(a_broker_killed_in_mid_append_keep
            SUITE_TEST_SLOW(a_broker_restarted_at_once_after_a_kill_registers_within_the_session_timeout, 60),
            SUITE_TEST_SLOW(zookeeper_gone_for_less_than_a_session_needs_no_restart, 90),
            SUITE_TEST_SLOW(zookeeper_gone_for_longer_than_a_session_needs_no_restart, 90),
+           SUITE_TEST_SLOW(a_stopping_broker_waits_for_zookeeper_as_long_as_it_was_told, 60),
            SUITE_TEST_SLOW(a_broker_describes_its_settings_while_it_reloads_them, 60),
            SUITE_TEST_SLOW(sigterm_stops_a_broker_quickly_with_zookeeper_there_stopped_or_gone, 60))
