@@ -69,25 +69,26 @@ static int reap(pid_t pid, int timeout_ms)
     return -1;
 }
 
-static void write_settings(const struct brokers *b, int id, const char *data, const char *file)
+static void write_settings(const struct brokers *b, int id, const char *name, const char *const *settings,
+                           const char *file)
 {
     FILE *f = fopen(file, "we");
     ck_assert_ptr_nonnull(f);
-    fprintf(f, "broker.id=%d\nlisteners=127.0.0.1:0\nlog.dirs=%s\nzookeeper.connect=%s\n", id, data, b->connect);
+    fprintf(f, "broker.id=%d\nlisteners=127.0.0.1:0\nlog.dirs=%s/data-%s\nzookeeper.connect=%s\n", id, b->directory,
+            name, b->connect);
     fprintf(f, "zookeeper.session.timeout.ms=%d\n", b->session_timeout_ms);
-    for (int i = 0; b->settings && b->settings[i]; i++)
-        fprintf(f, "%s\n", b->settings[i]);
+    for (int i = 0; settings && settings[i]; i++)
+        fprintf(f, "%s\n", settings[i]);
     ck_assert_int_eq(fclose(f), 0);
 }
 
 static pid_t spawn_broker(const struct brokers *b, int id, const char *name)
 {
-    char data[PATH_MAX + 64], file[PATH_MAX + 64], talk[PATH_MAX + 64], program[PATH_MAX];
-    snprintf(data, sizeof data, "%s/data-%s", b->directory, name);
+    char file[PATH_MAX + 64], talk[PATH_MAX + 64], program[PATH_MAX];
     snprintf(file, sizeof file, "%s/%s.conf", b->directory, name);
     snprintf(talk, sizeof talk, "%s/%s.log", b->directory, name);
     snprintf(program, sizeof program, "%s/brookd", build_directory());
-    write_settings(b, id, data, file);
+    write_settings(b, id, name, b->settings, file);
     char *argv[] = {program, "-c", file, NULL};
     return spawn(argv, talk, talk);
 }
@@ -98,6 +99,15 @@ void brokers_restart(struct brokers *b, int id)
     snprintf(name, sizeof name, "%d", id);
     ck_assert_int_eq(b->pids[id], 0);
     b->pids[id] = spawn_broker(b, id, name);
+}
+
+void brokers_reload(struct brokers *b, int id, const char *const *settings)
+{
+    char name[16], file[PATH_MAX + 64];
+    snprintf(name, sizeof name, "%d", id);
+    snprintf(file, sizeof file, "%s/%s.conf", b->directory, name);
+    write_settings(b, id, name, settings, file);
+    brokers_signal(b, id, SIGHUP);
 }
 
 brook_config *brokers_config(const struct brokers *b)

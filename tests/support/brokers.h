@@ -42,6 +42,9 @@ void brokers_kill(struct brokers *b, int id);
 int brokers_stop(struct brokers *b, int id, int timeout_ms);
 /* Start a broker again with its data (or for the first time); does not wait. */
 void brokers_restart(struct brokers *b, int id);
+/* Write the file of a running broker anew with these settings ("key=value", NULL at the end) and SIGHUP it; does not
+ * wait. */
+void brokers_reload(struct brokers *b, int id, const char *const *settings);
 /* Wait until exactly `count` brokers are registered; false after `timeout_ms`. */
 bool brokers_wait_registered(struct brokers *b, int count, int timeout_ms);
 /* A second process with the same id, on a data directory of its own; returns its exit code (-1: ran on, killed) and
