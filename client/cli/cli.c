@@ -190,7 +190,7 @@ brook_admin *cli_admin(struct cli *cli)
 
 int cli_print_json(json_t *value)
 {
-    int r = value ? json_dumpf(value, stdout, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) : -1;
+    int r = value ? json_dumpf(value, stdout, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(10)) : -1;
     json_decref(value);
     return r == 0 && putchar('\n') != EOF ? CLI_OK : CLI_FAILED;
 }
@@ -200,7 +200,8 @@ bool cli_flush(struct cli *cli)
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout))
         return true;
-    if (!cli->is_told && errno != EPIPE)
+    cli->has_enough = cli->has_enough || errno == EPIPE;
+    if (!cli->is_told && !cli->has_enough)
         cli_say("standard output: %s", strerror(errno ? errno : EIO));
     cli->is_told = true;
     return false;
@@ -446,7 +447,7 @@ static int finish(struct cli *cli, int code)
 {
     bool fine = cli_flush(cli);
     brook_config_free(cli->config);
-    return fine || errno == EPIPE ? code : CLI_FAILED;
+    return fine || cli->has_enough ? code : CLI_FAILED;
 }
 
 int cli_main(int argc, char **argv)

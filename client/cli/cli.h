@@ -59,6 +59,7 @@ struct cli {
     bool progress; /* stderr is a terminal */
     bool is_usage; /* cli_usage() was called: the exit code is CLI_USAGE */
     bool is_told;  /* that standard output is gone */
+    bool has_enough; /* whoever reads standard output */
     int timeout_ms;
 };
 

@@ -283,7 +283,7 @@ static int loop(struct consume *c)
         if (r == 0) {
             idle_ms = 0;
             if (!print_batch(c, batch))
-                return CLI_FAILED;
+                return c->cli->has_enough ? CLI_OK : CLI_FAILED;
         } else if (r == -BROOK_E_AGAIN) {
             idle_ms += step_ms;
             if (c->idle_ms_max >= 0 && idle_ms >= c->idle_ms_max)
