@@ -140,13 +140,13 @@ static int put(brook_producer *p, const struct brook_record *record, const struc
 }
 
 /* Wait for memory, under the lock. Reports hold memory, too, and who waits here can not fetch them elsewhere. */
-static int wait_for_room(brook_producer *p)
+static int wait_for_room(brook_producer *p, bool *ran)
 {
     if (producer_ask_wake(p))
         producer_wake(p);
     if (p->reports.head) {
         pthread_mutex_unlock(&p->lock);
-        producer_reports_run(p);
+        *ran |= producer_reports_run(p) > 0;
         pthread_mutex_lock(&p->lock);
     } else {
         p->room_waiters++;
@@ -160,7 +160,7 @@ static int send_view(brook_producer *p, const struct brook_record *record, const
                      unsigned flags, struct brook_error *error)
 {
     bool may_wait = (flags & BROOK_SEND_WAIT) && !producer_in_callback(p);
-    bool wake = false;
+    bool wake = false, ran = false;
     pthread_mutex_lock(&p->lock);
     int r = p->closing ? -BROOK_E_CLOSED : 0;
     while (r == 0) {
@@ -172,7 +172,7 @@ static int send_view(brook_producer *p, const struct brook_record *record, const
         p->hurry = true; /* what lingers holds memory */
         if (!may_wait)
             break;
-        r = wait_for_room(p);
+        r = wait_for_room(p, &ran);
     }
     if (r == 0) {
         p->counters.records_accepted++;
@@ -185,6 +185,8 @@ static int send_view(brook_producer *p, const struct brook_record *record, const
     pthread_mutex_unlock(&p->lock);
     if (wake)
         producer_wake(p);
+    if (ran)
+        producer_end_deferred_close(p); /* one of the reports may have closed it */
     return r;
 }
 
@@ -222,7 +224,5 @@ int brook_producer_send(brook_producer *p, const struct brook_record *record, un
         r = send_with_headers(p, record, flags, error);
     if (r < 0 && error && error->code == 0)
         brook_error_set(error, -r, "topic %.200s: %s", record->topic, brook_error_text(r));
-    if (r == -BROOK_E_CLOSED)
-        producer_end_deferred_close(p); /* a report that ran while this waited has closed it */
     return r;
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Runs inside poll, flush and close, once for each accepted record. */
+/* Runs inside poll, flush, close and a send that waits, once for each accepted record. */
 static void on_report(void *arg, const struct brook_report *report)
 {
     long *failed = arg;
