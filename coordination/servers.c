@@ -57,7 +57,7 @@ static bool is_host(const char *host, bool in_brackets)
     return strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") == strlen(host);
 }
 
-/* One "host:port", "host", "[v6]:port" or "[v6]" of `bytes`. */
+/* One "host:port" or "[v6]:port" of `bytes`. */
 static int parse_server(const char *text, size_t bytes, struct server *s, struct brook_error *error)
 {
     bool in_brackets = bytes > 0 && text[0] == '[';
@@ -74,11 +74,7 @@ static int parse_server(const char *text, size_t bytes, struct server *s, struct
     s->host[host_bytes] = '\0';
 
     const char *rest = end ? end + (in_brackets ? 1 : 0) : stop;
-    int r = 0;
-    if (rest == stop)
-        snprintf(s->port, sizeof s->port, "%d", SERVER_DEFAULT_PORT);
-    else
-        r = *rest == ':' ? parse_port(rest + 1, (size_t)(stop - rest - 1), s) : -BROOK_E_CONFIG;
+    int r = rest < stop && *rest == ':' ? parse_port(rest + 1, (size_t)(stop - rest - 1), s) : -BROOK_E_CONFIG;
     if (r < 0 || !is_host(s->host, in_brackets))
         return brook_error_set(error, BROOK_E_CONFIG,
                                "ZooKeeper server \"%.*s\" is not host:port (IPv6 is written [address]:port)",

@@ -16,7 +16,6 @@
 #define SERVERS_MAX 16
 #define SERVER_HOST_BYTES_MAX 255
 #define SERVER_ADDRESSES_MAX 64
-#define SERVER_DEFAULT_PORT 2181
 
 struct server {
     char host[SERVER_HOST_BYTES_MAX + 1]; /* without brackets */
@@ -31,7 +30,7 @@ struct servers {
     char chroot[SERVER_HOST_BYTES_MAX + 1]; /* "" or "/a/b": no slash at the end */
 };
 
-/* Parse "host:port[,host:port...][/chroot]"; "[v6]:port"; a missing port is ZooKeeper's own.
+/* Parse "host:port[,host:port...][/chroot]"; "[v6]:port". The port is not optional, as in ZooKeeper's C library.
  * Returns 0 or -BROOK_E_CONFIG with a sentence; *ret is undefined then. */
 int servers_parse(const char *connect, struct servers *ret, struct brook_error *error);
 

@@ -99,15 +99,15 @@ START_TEST(connect_strings_are_understood)
     ck_assert_str_eq(s.list[1].port, "2");
     ck_assert_str_eq(s.chroot, "/x/y");
     ck_assert(s.has_names);
-    ck_assert_int_eq(servers_parse("127.0.0.1:2181,[::1]:2182,[fe80::1]", &s, NULL), 0);
+    ck_assert_int_eq(servers_parse("127.0.0.1:2181,[::1]:2182,[fe80::1]:3", &s, NULL), 0);
     ck_assert(!s.has_names);
     ck_assert_str_eq(s.list[1].host, "::1");
     ck_assert_str_eq(s.list[1].port, "2182");
-    ck_assert_str_eq(s.list[2].port, "2181");
+    ck_assert_str_eq(s.list[2].port, "3");
     ck_assert_str_eq(s.chroot, "");
-    ck_assert_int_eq(servers_parse("zk/", &s, NULL), 0);
+    ck_assert_int_eq(servers_parse("zk:1/", &s, NULL), 0);
     ck_assert_str_eq(s.chroot, "");
-    ck_assert_int_eq(servers_parse("zk/a/", &s, NULL), 0);
+    ck_assert_int_eq(servers_parse("zk:1/a/", &s, NULL), 0);
     ck_assert_str_eq(s.chroot, "/a");
 }
 END_TEST
@@ -117,7 +117,8 @@ START_TEST(bad_connect_strings_are_refused_with_a_sentence)
     static const char *const bad[] = {
         "",         ",",     "a,",          "a:1,,b:2",   ":2181",   "a:",       "a:0",
         "a:65536",  "a:x",   "a:1/x,b:2/x", "a/x,b",      "[::1",    "[::1]x:1", "[]:1",
-        "::1:2181", "a b:1", "a:1//x",      "a:1/x/../y", "[abc]:1", "a:123456", "/x"};
+        "::1:2181", "a b:1", "a:1//x",      "a:1/x/../y", "[abc]:1", "a:123456", "/x",
+        "garbage",  "[::1]", "a/x",         "a:1,b"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct servers s;
         struct brook_error error = {0};
@@ -125,9 +126,9 @@ START_TEST(bad_connect_strings_are_refused_with_a_sentence)
         ck_assert_int_eq(error.code, BROOK_E_CONFIG);
         ck_assert_uint_gt(strlen(error.text), 10);
     }
-    char many[SERVERS_MAX * 4 + 8] = "a";
+    char many[SERVERS_MAX * 4 + 8] = "a:1";
     for (int i = 0; i < SERVERS_MAX; i++)
-        strcat(many, ",a");
+        strcat(many, ",a:1");
     struct servers s;
     ck_assert_int_eq(servers_parse(many, &s, NULL), -BROOK_E_CONFIG);
 }
