@@ -20,6 +20,7 @@ struct bootstrap {
     struct links *links;
     int64_t searched_ms; /* 0: never */
     size_t answers_due;
+    struct brook_error trouble; /* of the last search that was answered; code 0: none */
     struct links_address *found;
     size_t found_count, found_room;
 };
@@ -122,6 +123,36 @@ static void add_found(struct bootstrap *b, char **host, int32_t port)
     b->found[b->found_count++] = (struct links_address){.host = TAKE(*host), .port = (uint16_t)port};
 }
 
+/* Said when it changes: it is asked again and again. */
+static void note_trouble(struct bootstrap *b, const struct brook_error *trouble)
+{
+    if (trouble->code && strcmp(trouble->text, b->trouble.text) != 0)
+        diag_log(client_diag(b->client), DIAG_WARN, "", "%s; will look again", trouble->text);
+    b->trouble = *trouble;
+}
+
+static const char *connect_of(const struct bootstrap *b)
+{
+    return config_text(client_config(b->client), CONFIG_ZOOKEEPER_CONNECT);
+}
+
+static void note_none(struct bootstrap *b)
+{
+    struct brook_error none;
+    brook_error_set(&none, BROOK_E_BROKER_NOT_AVAILABLE, "no broker is registered in %.200s", connect_of(b));
+    note_trouble(b, &none);
+}
+
+static void note_failure(struct bootstrap *b, int err)
+{
+    struct brook_error error;
+    if (err == -BROOK_E_COORDINATION_LOST)
+        coordinator_trouble(client_coordinator(b->client, NULL), &error);
+    else
+        brook_error_set(&error, -err, "ZooKeeper %.150s: %s", connect_of(b), brook_error_text(err));
+    note_trouble(b, &error);
+}
+
 static void on_broker(void *arg, const struct coordinator_reply *reply)
 {
     struct bootstrap *b = arg;
@@ -133,6 +164,12 @@ static void on_broker(void *arg, const struct coordinator_reply *reply)
     }
     if (--b->answers_due > 0)
         return;
+    if (b->found_count > 0)
+        b->trouble = (struct brook_error){0};
+    else if (reply->err == 0 || reply->err == -BROOK_E_NO_NODE)
+        note_none(b);
+    else if (reply->err != -BROOK_E_CLOSED)
+        note_failure(b, reply->err);
     if (b->found_count > 0 && b->links)
         links_offer(b->links, b->found, b->found_count);
     forget_found(b);
@@ -144,9 +181,12 @@ static void on_ids(void *arg, const struct coordinator_reply *reply)
     b->answers_due--;
     if (reply->err == -BROOK_E_CLOSED || !b->links)
         return;
+    if (reply->err < 0 && reply->err != -BROOK_E_NO_NODE) {
+        note_failure(b, reply->err);
+        return;
+    }
     if (reply->err < 0 || reply->children_count == 0) {
-        diag_log(client_diag(b->client), DIAG_WARN, "", "no broker is registered in ZooKeeper (%s)",
-                 reply->err < 0 ? brook_error_text(reply->err) : PATH_BROKER_IDS " is empty");
+        note_none(b);
         return;
     }
     struct brook_error error;
@@ -160,6 +200,8 @@ static void on_ids(void *arg, const struct coordinator_reply *reply)
         b->answers_due++;
         coordinator_get(coordinator, path_broker_id(&path, id), call);
     }
+    if (b->answers_due == 0)
+        note_none(b);
 }
 
 static void search_zookeeper(struct bootstrap *b)
@@ -167,7 +209,7 @@ static void search_zookeeper(struct bootstrap *b)
     struct brook_error error;
     struct coordinator *coordinator = client_coordinator(b->client, &error);
     if (!coordinator) {
-        diag_log(client_diag(b->client), DIAG_ERROR, "", "%s", error.text);
+        note_trouble(b, &error);
         return;
     }
     struct coordinator_call call = {.inbox = client_inbox(b->client), .callback = on_ids, .arg = b};
@@ -186,6 +228,14 @@ void bootstrap_search(struct bootstrap *b)
         offer_configured(b, servers);
     else
         search_zookeeper(b);
+}
+
+const struct brook_error *bootstrap_trouble(struct bootstrap *b)
+{
+    /* A coordinator that stays silent answers nothing: what it waits for is the trouble. */
+    if (b->answers_due > 0)
+        coordinator_trouble(client_coordinator(b->client, NULL), &b->trouble);
+    return &b->trouble;
 }
 
 int bootstrap_new(struct client *client, struct links *links, struct bootstrap **ret_bootstrap)

@@ -20,6 +20,9 @@ int bootstrap_new(struct client *client, struct links *links, struct bootstrap *
 void bootstrap_stop(struct bootstrap *bootstrap);
 /* When no answer of ZooKeeper can come any more. NULL is fine. */
 void bootstrap_free(struct bootstrap *bootstrap);
+/* What the search in ZooKeeper failed with, or waits for (it does not answer, no broker is registered); code 0:
+ * nothing, or it is not asked. */
+const struct brook_error *bootstrap_trouble(struct bootstrap *bootstrap);
 /* Look for addresses, unless that is under way or was just done. */
 void bootstrap_search(struct bootstrap *bootstrap);
 #endif

@@ -231,6 +231,13 @@ static int make_parts(struct client *client, size_t pool_bytes)
     return r;
 }
 
+static int check_zookeeper(const brook_config *config, struct brook_error *error)
+{
+    struct brook_error why;
+    int r = coordinator_check_connect(config_text(config, CONFIG_ZOOKEEPER_CONNECT), &why);
+    return r < 0 ? brook_error_set(error, -r, "zookeeper.connect: %.240s", why.text) : 0;
+}
+
 static int check(const brook_config *config, struct brook_error *error)
 {
     AUTO_FREE struct links_address *addresses = NULL;
@@ -241,7 +248,7 @@ static int check(const brook_config *config, struct brook_error *error)
             return r;
     }
     if (config_has(config, CONFIG_ZOOKEEPER_CONNECT))
-        return coordinator_check_connect(config_text(config, CONFIG_ZOOKEEPER_CONNECT), error);
+        return check_zookeeper(config, error);
     if (!config_has(config, CONFIG_BOOTSTRAP_SERVERS))
         return brook_error_set(error, BROOK_E_CONFIG,
                                "neither zookeeper.connect nor bootstrap.servers is set");
@@ -414,7 +421,11 @@ struct channel *client_any_channel(struct client *client)
 
 const struct brook_error *client_last_error(const struct client *client)
 {
-    return links_last_error(client->links);
+    static const struct brook_error none;
+    if (!client->links)
+        return &none;
+    const struct brook_error *search = bootstrap_trouble(client->bootstrap);
+    return search->code && !links_is_ready(client->links) ? search : links_last_error(client->links);
 }
 
 /* A static member's session outlives the process: its id and password are kept in `state.dir`. */

@@ -194,8 +194,9 @@ static void try(void *arg)
                       : NULL;
     }
     if (!channel) {
+        bool is_unasked = code == 0 || code == BROOK_E_AGAIN;
         fail(l, code != 0 ? code : BROOK_E_BROKER_NOT_AVAILABLE,
-             code != 0 ? NULL : client_last_error(client)->text);
+             is_unasked ? client_last_error(client)->text : NULL);
         return;
     }
     int r = l->kind == QUESTION_STORED ? send_stored(l, channel) : send_time(l, channel, topic);

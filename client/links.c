@@ -325,9 +325,8 @@ static void on_race(void *arg)
 {
     struct links *links = arg;
     links->racing = false;
-    for (struct link *l = links->first; l; l = l->next)
-        if (is_ready(l))
-            return;
+    if (links_is_ready(links))
+        return;
     links->racing = true;
     client_timer_set(links->race, RACE_MS);
     links->events.searching(links->events.arg);
@@ -371,6 +370,14 @@ int links_offer(struct links *links, const struct links_address *addresses, size
     if (links->racing)
         try_one(links);
     return 0;
+}
+
+bool links_is_ready(const struct links *links)
+{
+    for (const struct link *l = links->first; l; l = l->next)
+        if (is_ready(l))
+            return true;
+    return false;
 }
 
 const struct brook_error *links_last_error(const struct links *links)

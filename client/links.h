@@ -37,6 +37,8 @@ struct links_address {
     uint16_t port;
 };
 int links_offer(struct links *links, const struct links_address *addresses, size_t count);
+/* Whether links_any_channel() has one. */
+bool links_is_ready(const struct links *links);
 /* Why the last connection could not be made or was lost; code 0: none failed yet. */
 const struct brook_error *links_last_error(const struct links *links);
 #endif

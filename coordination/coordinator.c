@@ -7,6 +7,7 @@
 
 #include <poll.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -32,6 +33,7 @@ static void destroy(struct coordinator *c)
     if (c->done_fd >= 0)
         close(c->done_fd);
     pthread_mutex_destroy(&c->close_lock);
+    pthread_mutex_destroy(&c->trouble_lock);
     free(c);
 }
 
@@ -66,6 +68,7 @@ int coordinator_new(const struct coordinator_settings *settings, struct coordina
     if (!c)
         return brook_error_set(error, BROOK_E_NOMEM, "out of memory");
     pthread_mutex_init(&c->close_lock, NULL);
+    pthread_mutex_init(&c->trouble_lock, NULL);
     c->closing_fd = c->done_fd = c->inbox.fd = -1;
     int r = servers_parse(settings->connect, &c->servers, error);
     if (r == 0 && (settings->session_timeout_ms < SESSION_TIMEOUT_MS_MIN ||
@@ -152,6 +155,32 @@ int64_t coordinator_session_id(const struct coordinator *c)
 bool coordinator_is_connected(const struct coordinator *c)
 {
     return atomic_load(&c->is_connected);
+}
+
+static void name_servers(const struct servers *servers, char *to, size_t room)
+{
+    size_t n = 0;
+    to[0] = '\0';
+    for (size_t i = 0; i < servers->count && n < room; i++) {
+        const struct server *s = &servers->list[i];
+        bool is_v6 = strchr(s->host, ':') != NULL;
+        n += (size_t)snprintf(to + n, room - n, "%s%s%s%s:%s", i ? "," : "", is_v6 ? "[" : "", s->host,
+                              is_v6 ? "]" : "", s->port);
+    }
+}
+
+int coordinator_trouble(struct coordinator *c, struct brook_error *error)
+{
+    char names[160];
+    name_servers(&c->servers, names, sizeof names);
+    pthread_mutex_lock(&c->trouble_lock);
+    bool is_known = c->trouble.code != 0;
+    if (is_known)
+        *error = c->trouble;
+    pthread_mutex_unlock(&c->trouble_lock);
+    if (is_known)
+        return -error->code;
+    return brook_error_set(error, BROOK_E_COORDINATION_LOST, "ZooKeeper %s does not answer", names);
 }
 
 /* ---- verbs --------------------------------------------------------------------------------------------- */

@@ -85,6 +85,9 @@ int coordinator_timeout_ms(const struct coordinator *c);
 uint64_t coordinator_generation(const struct coordinator *c);
 int64_t coordinator_session_id(const struct coordinator *c);
 bool coordinator_is_connected(const struct coordinator *c);
+/* A sentence for a caller who got no answer: what the last attempt to get ready failed with, else that the
+ * servers (named as in `connect`) do not answer. Any thread. Returns error->code, negated. */
+int coordinator_trouble(struct coordinator *c, struct brook_error *error);
 
 /* ---- verbs ------------------------------------------------------------------------------------------- */
 

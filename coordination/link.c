@@ -70,12 +70,16 @@ void link_resolved(struct coordinator *c, int err, const struct addresses *addre
 {
     struct link *l = &c->link;
     if (err < 0) {
+        if (l->addresses.count == 0)
+            session_note_trouble(c, BROOK_E_COORDINATION_LOST, error->text);
         if (l->resolve_failures++ == 0)
             diag_log(c->diag, DIAG_WARN, "zookeeper", "%s; asking the resolver again until it knows",
                      error->text);
         l->resolve_at_ms = session_now_ms() + backoff(c, 100, l->resolve_failures, RESOLVE_RETRY_MS_MAX);
         return;
     }
+    if (l->addresses.count == 0)
+        session_note_trouble(c, 0, "");
     l->resolve_failures = 0;
     l->resolve_at_ms = INT64_MAX;
     if (addresses_equal(addresses, &l->addresses))
@@ -235,6 +239,7 @@ static void bury(struct coordinator *c)
         session_expired(c);
         return;
     }
+    session_note_trouble(c, BROOK_E_ZOOKEEPER_AUTH, "the ZooKeeper server refused the credentials");
     diag_log(c->diag, DIAG_ERROR, "zookeeper", "the server refused the credentials; trying again");
     c->link.failures += (unsigned)c->link.addresses.count;
     note_failure(c);

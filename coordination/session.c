@@ -113,12 +113,20 @@ void session_post(struct coordinator *c, struct inbox_item *item, void (*run)(st
     inbox_post(&c->inbox, item);
 }
 
+void session_note_trouble(struct coordinator *c, int code, const char *text)
+{
+    pthread_mutex_lock(&c->trouble_lock);
+    brook_error_set(&c->trouble, code, "%s", text);
+    pthread_mutex_unlock(&c->trouble_lock);
+}
+
 /* ---- getting ready: the chroot ------------------------------------------------------------------------- */
 
 static void become_ready(struct coordinator *c)
 {
     c->is_ready = true;
     atomic_store(&c->is_connected, true);
+    session_note_trouble(c, 0, "");
     diag_log(c->diag, DIAG_INFO, "zookeeper", "session 0x%" PRIx64 " is up%s, timeout %d ms",
              (uint64_t)c->key.id, c->resumed ? " (taken up from an earlier process)" : "",
              session_timeout(c));
@@ -137,9 +145,11 @@ static void prepare_again(struct timer *timer)
 
 static void give_up_for_now(struct coordinator *c, int err)
 {
-    diag_log(c->diag, DIAG_ERROR, "zookeeper",
-             "the path %s does not exist and can not be made: %s; trying again", c->servers.chroot,
-             brook_error_text(err));
+    struct brook_error error;
+    brook_error_set(&error, -err, "the ZooKeeper path %s does not exist and can not be made: %s",
+                    c->servers.chroot, brook_error_text(err));
+    session_note_trouble(c, error.code, error.text);
+    diag_log(c->diag, DIAG_ERROR, "zookeeper", "%s; trying again", error.text);
     c->prepare_timer.fire = prepare_again;
     timers_set(&c->timers, &c->prepare_timer, session_now_ms() + PREPARE_RETRY_MS);
 }

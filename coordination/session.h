@@ -93,6 +93,8 @@ struct coordinator {
     _Atomic int timeout_ms;
     _Atomic uint64_t generation;
     _Atomic bool is_connected;
+    pthread_mutex_t trouble_lock;
+    struct brook_error trouble; /* under trouble_lock: what is known to stand in the way; code 0: nothing */
 
     /* Stopping: coordinator_free() and the session thread. */
     bool stopping; /* session thread */
@@ -143,6 +145,8 @@ void session_renew_lease(struct coordinator *c, const struct request *r);
 /* The thread's function, and freeing what it owned after it has ended. */
 void *session_run(void *coordinator);
 void session_done(struct coordinator *c);
+/* Remember for coordinator_trouble(); code 0: nothing stands in the way any more. */
+void session_note_trouble(struct coordinator *c, int code, const char *text);
 /* Run `run` on the session thread; `item` lives in the caller's object. Any thread. */
 void session_post(struct coordinator *c, struct inbox_item *item, void (*run)(struct inbox_item *item));
 
