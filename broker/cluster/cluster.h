@@ -16,6 +16,9 @@ struct data_dir;
 struct diag;
 struct offsets;
 
+/* Of a partition: this version keeps one. */
+#define CLUSTER_REPLICAS_MAX 1
+
 struct cluster_settings {
     int32_t broker_id;
     const char *advertised_host;

@@ -125,6 +125,9 @@ START_TEST(check_lists_all_faults)
     ck_assert_ptr_nonnull(strstr(text, "zookeeper.connect must be set"));
     START(&p, "--check", SERVER);
     ck_assert_int_eq(wait_for(&p), 0);
+    START(&p, "--check", SERVER, "-o", "zookeeper.connect=127.0.0.1:2181/a//b/");
+    ck_assert_int_eq(wait_for(&p), 2);
+    ck_assert_ptr_nonnull(strstr(output_of(&p), "is not a ZooKeeper path"));
 }
 END_TEST
 
@@ -170,6 +173,14 @@ static void write_config(const char *path, const char *more)
     fclose(f);
 }
 
+static int count_text(const struct process *p, const char *text)
+{
+    int count = 0;
+    for (const char *at = output_of(p); (at = strstr(at, text)); at += strlen(text))
+        count++;
+    return count;
+}
+
 START_TEST(sighup_takes_over_what_may_change)
 {
     struct process p;
@@ -186,8 +197,12 @@ START_TEST(sighup_takes_over_what_may_change)
     kill(p.pid, SIGHUP);
     wait_text(&p, "nothing is changed");
     wait_text(&p, "there is no setting bad.key");
+    write_config(path, "log.segment.bytes=99999\n");
+    kill(p.pid, SIGHUP);
+    wait_text(&p, "log.segment.bytes=99999\n");
     kill(p.pid, SIGINT);
     ck_assert_int_eq(wait_for(&p), 0);
+    ck_assert_int_eq(count_text(&p, "does not fit a file of log.segment.bytes=99999"), 1);
 }
 END_TEST
 
