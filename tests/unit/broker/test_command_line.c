@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -150,6 +151,29 @@ START_TEST(a_port_in_use_is_told_and_ends_the_start)
 }
 END_TEST
 
+static bool is_written(void *arg)
+{
+    struct stat st;
+    return stat(arg, &st) == 0 && st.st_size > 0;
+}
+
+START_TEST(a_second_broker_on_the_same_directory_is_refused_at_once)
+{
+    struct process first, second;
+    char lock[512], owner[64];
+    snprintf(lock, sizeof lock, "%s/data/.lock", suite_directory());
+    START(&first, SERVER);
+    ck_assert(suite_wait(is_written, lock, 10000)); /* it names its owner, so it is locked */
+    snprintf(owner, sizeof owner, ".lock is locked by process %ld", (long)first.pid);
+    START(&second, SERVER);
+    ck_assert_int_eq(wait_for(&second), 1);
+    ck_assert_msg(strstr(output_of(&second), owner) != NULL, "%s", output_of(&second));
+    ck_assert_ptr_null(strstr(output_of(&second), "cleanly"));
+    kill(first.pid, SIGTERM);
+    ck_assert_int_eq(wait_for(&first), 0);
+}
+END_TEST
+
 /* Unreachable ZooKeeper is waited for; SIGTERM must end that within bounds. */
 START_TEST(sigterm_ends_a_broker_that_never_became_ready)
 {
@@ -229,6 +253,7 @@ END_TEST
 SUITE_MAIN("brookd", SUITE_TEST(help_and_version_say_what_they_should),
            SUITE_TEST(a_bad_command_line_ends_with_2), SUITE_TEST(check_lists_all_faults),
            SUITE_TEST(a_port_in_use_is_told_and_ends_the_start),
+           SUITE_TEST_SLOW(a_second_broker_on_the_same_directory_is_refused_at_once, 40),
            SUITE_TEST_SLOW(sigterm_ends_a_broker_that_never_became_ready, 40),
            SUITE_TEST_SLOW(sighup_takes_over_what_may_change, 60),
            SUITE_TEST_SLOW(json_log_lines_are_json, 40))
