@@ -60,6 +60,10 @@ static int set_text(struct settings *s, const struct setting *row, const char *v
         settings_fault(faults, "%s: %s=%s is none of %s", where, row->name, value, row->choices);
         return -BROOK_E_CONFIG;
     }
+    if (row->is_required && !*value) {
+        settings_fault(faults, "%s: %s is empty and must be set: %s", where, row->name, row->description);
+        return -BROOK_E_CONFIG;
+    }
     char *copy = NULL;
     if (*value && !(copy = strdup(value)))
         return -BROOK_E_NOMEM;
@@ -114,6 +118,15 @@ static void say_unknown(const char *name, const char *where, struct settings_fau
         settings_fault(faults, "%s: there is no setting %s", where, name);
 }
 
+/* "value # comment": whoever writes this means a comment, and must not get a directory of that name. */
+static bool has_comment(const char *value)
+{
+    for (const char *at = strchr(value, '#'); at; at = strchr(at + 1, '#'))
+        if (at == value || isspace((unsigned char)at[-1]))
+            return true;
+    return false;
+}
+
 /* One "key=value", in place. `seen`: where each row was set before, or NULL. */
 static int take_assignment(struct settings *s, char *text, const char *where, char **seen,
                            struct settings_faults *faults)
@@ -138,6 +151,10 @@ static int take_assignment(struct settings *s, char *text, const char *where, ch
     if (seen && !(seen[index] = strdup(where)))
         return -BROOK_E_NOMEM;
     s->is_given[index] = true;
+    if (has_comment(value)) {
+        settings_fault(faults, "%s: %s=%s: a comment needs a line of its own", where, name, value);
+        return -BROOK_E_CONFIG;
+    }
     return set(s, row, value, where, faults);
 }
 

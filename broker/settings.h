@@ -1,9 +1,9 @@
 /* brookd's settings: one table with name, type, default, range, unit and a sentence, Kafka's names where the
  * thing is the same. The table makes the parser, --print-settings, the example file and DescribeConfigs.
  *
- * A file has `key=value` lines, '#' comments and blank lines; -o key=value overrides it. Whatever is wrong
- * (unknown or repeated keys, bad values, contradictions) is listed in full, and nothing is started. Plain
- * data after loading.
+ * A file has `key=value` lines, lines that begin with '#' (comments) and blank lines; -o key=value overrides
+ * it. A '#' that begins a value, or follows a blank in it, is a fault. Whatever is wrong (unknown or repeated
+ * keys, bad values, contradictions) is listed in full, and nothing is started. Plain data after loading.
  */
 #ifndef BROOK_BROKER_SETTINGS_H
 #define BROOK_BROKER_SETTINGS_H

@@ -1,6 +1,8 @@
 #include "broker/settings_check.h"
 
+#include "broker/cluster/cluster.h"
 #include "broker/settings_table.h"
+#include "coordination/coordinator.h"
 #include "proto/base/cleanup.h"
 
 #include <inttypes.h>
@@ -68,11 +70,20 @@ static void check_sizes(const struct settings *s, struct settings_faults *faults
         settings_fault(faults,
                        "message.max.bytes=%" PRId32 " does not fit a file of log.segment.bytes=%" PRId64,
                        s->message_max_bytes, s->log_segment_bytes);
-    if (s->min_insync_replicas > s->default_replication_factor)
+}
+
+static void check_replicas(const struct settings *s, struct settings_faults *faults)
+{
+    if (s->default_replication_factor > CLUSTER_REPLICAS_MAX)
         settings_fault(faults,
-                       "min.insync.replicas=%" PRId32 " is more than default.replication.factor=%" PRId32
-                       ": acks=all could never succeed",
-                       s->min_insync_replicas, s->default_replication_factor);
+                       "default.replication.factor=%" PRId32
+                       ": no topic could be made, since this version keeps one replica of a partition",
+                       s->default_replication_factor);
+    if (s->min_insync_replicas > CLUSTER_REPLICAS_MAX)
+        settings_fault(faults,
+                       "min.insync.replicas=%" PRId32
+                       ": acks=all could never succeed, since this version keeps one replica of a partition",
+                       s->min_insync_replicas);
 }
 
 static void check_pairs(const struct settings *s, struct settings_faults *faults)
@@ -141,10 +152,19 @@ static void check_addresses(const struct settings *s, struct settings_faults *fa
         check_address("advertised.listeners", s->advertised_listeners, true, faults);
 }
 
+static void check_zookeeper(const struct settings *s, struct settings_faults *faults)
+{
+    struct brook_error error = {0};
+    if (s->zookeeper_connect && coordinator_check_connect(s->zookeeper_connect, &error) < 0)
+        settings_fault(faults, "zookeeper.connect: %s", error.text);
+}
+
 void settings_check(const struct settings *s, struct settings_faults *faults)
 {
     check_required(s, faults);
     check_sizes(s, faults);
+    check_replicas(s, faults);
+    check_zookeeper(s, faults);
     check_pairs(s, faults);
     check_addresses(s, faults);
 }

@@ -40,9 +40,10 @@ const struct setting settings_table[] = {
     INT("num.partitions", num_partitions, "1", 1, 20000, "partitions", STATIC,
         "Of a topic that does not say."),
     INT("default.replication.factor", default_replication_factor, "1", 1, 32, "replicas", STATIC,
-        "Of a topic that does not say."),
+        "Of a topic that does not say. This version keeps one replica, and refuses more."),
     INT("min.insync.replicas", min_insync_replicas, "1", 1, 32, "replicas", STATIC,
-        "Produces with acks=all are refused below so many replicas in sync; topics may say otherwise."),
+        "Produces with acks=all are refused below so many replicas in sync; topics may say otherwise. Not "
+        "more than one in this version."),
     INT("message.max.bytes", message_max_bytes, "2097152", 100, 1073741824, "bytes", STATIC,
         "Largest record batch taken; topics may say otherwise (max.message.bytes)."),
 

@@ -7,7 +7,6 @@
 #include "proto/base/diag.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
@@ -15,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 /* ---- readiness -------------------------------------------------------------------------------------- */
@@ -161,13 +159,11 @@ static int copy_settings(struct cluster *c, const struct cluster_settings *setti
     return 0;
 }
 
-/* The session's id is kept where the logs are, so that the next process on them can close it. */
+/* The session's id is kept where the logs are, so that the next process on them can close it: the
+ * directories are locked by now. */
 static int start_coordinator(struct cluster *c, struct brook_error *error)
 {
     char session_file[PATH_MAX];
-    if (mkdir(c->s.data_dirs[0], 0755) && errno != EEXIST)
-        return brook_error_set(error, BROOK_E_IO, "%.150s can not be made: %s", c->s.data_dirs[0],
-                               strerror(errno));
     snprintf(session_file, sizeof session_file, "%s/zookeeper.session", c->s.data_dirs[0]);
     struct coordinator_settings settings = {
         .connect = c->s.zookeeper_connect,
@@ -217,10 +213,11 @@ static int start_parts(struct cluster *c, struct brook_error *error)
 {
     int err = inbox_init(&c->inbox);
     if (!err)
+        err = start_hosting(c);
+    if (!err)
+        err = hosting_lock(c->hosting, error);
+    if (!err)
         err = start_coordinator(c, error);
-    if (err)
-        return err;
-    err = start_hosting(c);
     if (!err)
         err = cluster_turn_new(c);
     if (!err)

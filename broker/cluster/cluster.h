@@ -16,6 +16,9 @@ struct data_dir;
 struct diag;
 struct offsets;
 
+/* Of a partition: this version keeps one. */
+#define CLUSTER_REPLICAS_MAX 1
+
 struct cluster_settings {
     int32_t broker_id;
     const char *advertised_host;
@@ -34,15 +37,17 @@ struct cluster_settings {
     const struct diag *diag;
 };
 
-/* Connect, agree on the cluster id, lock the data directories, open logs, register: all in the background; `ready` is
- * posted once (views come before it) with error 0, or with what makes the broker unable to start
- * (id in use by a live broker, another cluster's directory, directory locked, ...).
- * Unreachable ZooKeeper is not an error: it is waited for, and said once per while. */
+/* Lock the data directories, before anything is read or written in them; then connect, agree on the cluster
+ * id, open logs, register: all that in the background; `ready` is posted once (views come before it) with
+ * error 0, or with what makes the broker unable to start (id in use by a live broker, another cluster's
+ * directory, ...). Unreachable ZooKeeper is not an error: it is waited for, and said once per while. */
 struct cluster_events {
     struct inbox *inbox;
     void (*ready)(void *arg, const struct brook_error *error);
     void *arg;
 };
+/* Returns 0; -BROOK_E_LOCKED (another process has a data directory; the sentence names both); another
+ * error. */
 int cluster_new(const struct cluster_settings *settings, const struct cluster_events *events,
                 struct cluster **ret_cluster, struct brook_error *error);
 /* In this order at stop: cluster_drain (not ready any more; give up the controller's seat; unregister; waits,

@@ -2,9 +2,9 @@
  * session, registration, controller's seat) and cluster_turn.c (from the image to partitions, states and
  * views), and by nobody else.
  *
- * The order of a start: connected -> cluster id agreed -> data directories locked, logs opened -> registered
- * -> everything read -> partitions made and led, view published -> ready. Each new session goes through it
- * again, without the disk.
+ * The order of a start: data directories locked -> connected -> cluster id agreed -> logs opened ->
+ * registered -> everything read -> partitions made and led, view published -> ready. Each new session goes
+ * through it again, without the disk.
  */
 #ifndef BROOK_CLUSTER_CLUSTER_INTERNAL_H
 #define BROOK_CLUSTER_CLUSTER_INTERNAL_H

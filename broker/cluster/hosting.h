@@ -53,7 +53,11 @@ int hosting_new(const struct hosting_settings *settings, struct inbox *inbox,
  * is fine. */
 void hosting_free(struct hosting *hosting);
 
-/* Lock and open the data directories of this cluster, then the logs in them. Once. */
+/* Lock the data directories (and make them, if missing), in the calling thread: from here to hosting_free()
+ * no other process writes in them. Before hosting_open(), which does it if this was not called. Returns 0
+ * or an error of data_dir_lock(). */
+int hosting_lock(struct hosting *hosting, struct brook_error *error);
+/* Open the data directories of this cluster, then the logs in them. Once. */
 void hosting_open(struct hosting *hosting, const char *cluster_id);
 /* Nobody uses a partition any more: close the logs, write checkpoints and, when all went well, the clean-stop
  * marker. */

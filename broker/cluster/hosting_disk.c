@@ -292,11 +292,21 @@ void hosted_leave(struct hosted *h, enum hosted_end end)
 
 /* ---- directories ------------------------------------------------------------------------------------ */
 
+int hosting_lock(struct hosting *hosting, struct brook_error *error)
+{
+    int err = 0;
+    for (size_t i = 0; i < hosting->dirs_count && !err; i++)
+        if (!hosting->dirs[i].dir)
+            err = data_dir_lock(hosting->dirs[i].path, &hosting->dirs[i].dir, error);
+    return err;
+}
+
 static void dir_open_run(struct disk_job *job)
 {
     struct host_dir *dir = CONTAINER_OF(job, struct host_dir, job);
-    dir->err =
-        data_dir_open(dir->path, dir->hosting->broker_id, dir->hosting->cluster_id, &dir->dir, &dir->error);
+    dir->err = dir->dir ? 0 : data_dir_lock(dir->path, &dir->dir, &dir->error);
+    if (!dir->err)
+        dir->err = data_dir_load(dir->dir, dir->hosting->broker_id, dir->hosting->cluster_id, &dir->error);
     if (dir->err && !dir->error.code)
         brook_error_set(&dir->error, -dir->err, "%.200s: %s", dir->path, brook_error_text(dir->err));
 }
@@ -386,14 +396,16 @@ void hosting_open_dirs(struct hosting *hosting)
     }
 }
 
-/* No log was looked at: the directory is as the last stop left it. */
+/* No log was looked at: the directory is as the last stop left it. Here and below the lock stays until
+ * hosting_free(): other files in the directory are written to the end. */
 static void close_untouched(struct host_dir *dir)
 {
     int64_t epoch;
     bool clean = data_dir_was_clean(dir->dir, &epoch);
-    if (clean)
-        data_dir_set_broker_epoch(dir->dir, epoch);
-    data_dir_close(TAKE(dir->dir), clean);
+    if (!clean)
+        return;
+    data_dir_set_broker_epoch(dir->dir, epoch);
+    (void)data_dir_mark_clean(dir->dir);
 }
 
 static void dir_close_run(struct disk_job *job)
@@ -407,8 +419,8 @@ static void dir_close_run(struct disk_job *job)
     int err = hosting_write_last_checkpoint(dir);
     data_dir_set_broker_epoch(dir->dir, hosting->broker_epoch);
     bool clean = !err && !hosting->bad_ends && !hosting->failed && hosting->is_opened;
-    int close_err = data_dir_close(TAKE(dir->dir), clean);
-    dir->err = err ? err : close_err;
+    int mark_err = clean ? data_dir_mark_clean(dir->dir) : 0;
+    dir->err = err ? err : mark_err;
     if (!dir->err && !clean)
         dir->err = -BROOK_E_STORAGE_ERROR;
 }

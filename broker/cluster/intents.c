@@ -298,7 +298,7 @@ static bool check_counts(struct intent *i)
              i->partitions, ZNODE_PARTITIONS_MAX);
         return false;
     }
-    if (i->replicas != 1) {
+    if (i->replicas != CLUSTER_REPLICAS_MAX) {
         fail(i, BROOK_E_INVALID_REPLICATION,
              "topic %s: %" PRId32 " replicas asked for; this version keeps one replica", i->topic,
              i->replicas);

@@ -369,16 +369,39 @@ static void free_data_dir(struct data_dir *dir)
     free(dir);
 }
 
-static int open_data_dir(struct data_dir *dir, int32_t broker_id, const char *cluster_id,
-                         struct brook_error *error)
+static int take_lock(struct data_dir *dir, struct brook_error *error)
 {
     char path[PATH_MAX];
     if (io_mkdir(dir->path) != 0 && errno != EEXIST)
         return storage_error(error, "creating %s", dir->path);
     file_path(dir, LOCK_FILE, path);
-    int r = lock_file_take(path, &dir->lock_fd, error);
-    if (r == 0)
-        r = check_identity(dir, broker_id, cluster_id, error);
+    return lock_file_take(path, &dir->lock_fd, error);
+}
+
+int data_dir_lock(const char *path, struct data_dir **ret_dir, struct brook_error *error)
+{
+    if (strlen(path) + 2 * 256 >= PATH_MAX)
+        return brook_error_set(error, BROOK_E_CONFIG, "the path %.100s... is too long", path);
+    struct data_dir *dir = calloc(1, sizeof *dir);
+    if (!dir || !(dir->path = strdup(path))) {
+        free(dir);
+        return brook_error_set(error, BROOK_E_STORAGE_ERROR, "out of memory opening %s", path);
+    }
+    dir->lock_fd = -1;
+    dir->marker_epoch = -1;
+    dir->broker_epoch = -1;
+    int r = take_lock(dir, error);
+    if (r != 0) {
+        free_data_dir(dir);
+        return r;
+    }
+    *ret_dir = dir;
+    return 0;
+}
+
+int data_dir_load(struct data_dir *dir, int32_t broker_id, const char *cluster_id, struct brook_error *error)
+{
+    int r = check_identity(dir, broker_id, cluster_id, error);
     if (r == 0)
         r = take_marker(dir, error);
     if (r != 0)
@@ -391,17 +414,11 @@ static int open_data_dir(struct data_dir *dir, int32_t broker_id, const char *cl
 int data_dir_open(const char *path, int32_t broker_id, const char *cluster_id, struct data_dir **ret_dir,
                   struct brook_error *error)
 {
-    if (strlen(path) + 2 * 256 >= PATH_MAX)
-        return brook_error_set(error, BROOK_E_CONFIG, "the path %.100s... is too long", path);
-    struct data_dir *dir = calloc(1, sizeof *dir);
-    if (!dir || !(dir->path = strdup(path))) {
-        free(dir);
-        return brook_error_set(error, BROOK_E_STORAGE_ERROR, "out of memory opening %s", path);
-    }
-    dir->lock_fd = -1;
-    dir->marker_epoch = -1;
-    dir->broker_epoch = -1;
-    int r = open_data_dir(dir, broker_id, cluster_id, error);
+    struct data_dir *dir;
+    int r = data_dir_lock(path, &dir, error);
+    if (r != 0)
+        return r;
+    r = data_dir_load(dir, broker_id, cluster_id, error);
     if (r != 0) {
         free_data_dir(dir);
         return r;
@@ -410,13 +427,18 @@ int data_dir_open(const char *path, int32_t broker_id, const char *cluster_id, s
     return 0;
 }
 
+int data_dir_mark_clean(struct data_dir *dir)
+{
+    return write_marker(dir) == 0 ? 0 : -BROOK_E_STORAGE_ERROR;
+}
+
 int data_dir_close(struct data_dir *dir, bool clean)
 {
     if (!dir)
         return 0;
-    int r = clean ? write_marker(dir) : 0;
+    int r = clean ? data_dir_mark_clean(dir) : 0;
     free_data_dir(dir);
-    return r == 0 ? 0 : -BROOK_E_STORAGE_ERROR;
+    return r;
 }
 
 const char *data_dir_path(const struct data_dir *dir)

@@ -22,14 +22,25 @@ struct data_dir_partition {
     int64_t high_watermark; /* of the checkpoint; -1: not known */
 };
 
-/* Open (create) the directory, lock it, check `broker_id` and `cluster_id` against meta.properties (written
- * if missing). Returns 0; -BROOK_E_LOCKED (the sentence names the owner); -BROOK_E_CONFIG (another broker's
- * or cluster's directory); -BROOK_E_STORAGE_FULL; -BROOK_E_STORAGE_ERROR. */
+/* Make the directory if it is missing, and lock it; nothing else in it is looked at. Before data_dir_load()
+ * only data_dir_path(), data_dir_was_clean() (which says no) and data_dir_close() (not clean) may be
+ * called. Returns 0; -BROOK_E_LOCKED (the sentence names the owner); -BROOK_E_CONFIG (too long a path);
+ * -BROOK_E_STORAGE_ERROR. */
+int data_dir_lock(const char *path, struct data_dir **ret_dir, struct brook_error *error);
+/* Check `broker_id` and `cluster_id` against meta.properties (written if missing), and look what is there.
+ * Once; after a failure only what may be called before it. Returns 0; -BROOK_E_CONFIG (another broker's or
+ * cluster's directory); -BROOK_E_STORAGE_FULL; -BROOK_E_STORAGE_ERROR. */
+int data_dir_load(struct data_dir *dir, int32_t broker_id, const char *cluster_id,
+                  struct brook_error *error);
+/* Both. */
 int data_dir_open(const char *path, int32_t broker_id, const char *cluster_id, struct data_dir **ret_dir,
                   struct brook_error *error);
 /* With `clean` (every log was closed, each close answered 0, and data_dir_checkpoint() told the last
  * positions) write the marker; let go of the lock. Returns 0 or -BROOK_E_STORAGE_ERROR. NULL is fine. */
 int data_dir_close(struct data_dir *dir, bool clean);
+/* Write that marker while the lock stays; close the directory later, not `clean`, which leaves the marker
+ * alone. Returns 0 or -BROOK_E_STORAGE_ERROR. */
+int data_dir_mark_clean(struct data_dir *dir);
 const char *data_dir_path(const struct data_dir *dir);
 /* Whether the last stop was clean, and the broker epoch that the marker names (-1: none). */
 bool data_dir_was_clean(const struct data_dir *dir, int64_t *ret_broker_epoch);

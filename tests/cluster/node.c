@@ -115,14 +115,15 @@ static void note_view(void *arg, struct view *view)
     n->view = view;
 }
 
-void node_start_at(struct world *w, struct node *n, int32_t broker_id, const char *directory)
+int node_try_start_at(struct node *n, const char *connect, int32_t broker_id, const char *directory,
+                      struct brook_error *error)
 {
     const char *directories[] = {directory};
     struct cluster_settings settings = {
         .broker_id = broker_id,
         .advertised_host = "127.0.0.1",
         .advertised_port = 9000 + broker_id,
-        .zookeeper_connect = w->connect,
+        .zookeeper_connect = connect,
         .zookeeper_session_timeout_ms = NODE_SESSION_MS,
         .data_dirs = directories,
         .data_dirs_count = 1,
@@ -134,12 +135,17 @@ void node_start_at(struct world *w, struct node *n, int32_t broker_id, const cha
         .diag = &n->diag,
     };
     struct cluster_events events = {&n->inbox, note_ready, n};
-    struct brook_error error;
     log_settings_default(&settings.topic_defaults.log);
     settings.topic_defaults.message_bytes_max = 1 << 20;
     settings.topic_defaults.min_insync_replicas = 1;
     n->ready_count = 0;
-    ck_assert_msg(cluster_new(&settings, &events, &n->cluster, &error) == 0, "%s", error.text);
+    return cluster_new(&settings, &events, &n->cluster, error);
+}
+
+void node_start_at(struct world *w, struct node *n, int32_t broker_id, const char *directory)
+{
+    struct brook_error error;
+    ck_assert_msg(node_try_start_at(n, w->connect, broker_id, directory, &error) == 0, "%s", error.text);
     ck_assert_int_eq(cluster_subscribe(n->cluster, &n->inbox, note_view, n), 0);
 }
 

@@ -51,6 +51,9 @@ struct node *world_node(struct world *w, int32_t id);
 /* Start; node_start_at(): with another directory or broker id than its own. */
 void node_start(struct world *w, struct node *n);
 void node_start_at(struct world *w, struct node *n, int32_t broker_id, const char *directory);
+/* The same, but it may be refused. Returns what cluster_new() does. */
+int node_try_start_at(struct node *n, const char *connect, int32_t broker_id, const char *directory,
+                      struct brook_error *error);
 void node_wait_ready(struct world *w, struct node *n);
 /* Drain and free, as at SIGTERM. */
 void node_stop(struct world *w, struct node *n);

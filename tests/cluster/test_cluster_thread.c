@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,18 +66,71 @@ START_TEST(second_broker_with_the_same_id_refuses_and_the_first_does_not_notice)
 }
 END_TEST
 
+static struct timespec session_file_time(const struct node *n)
+{
+    char path[600];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/zookeeper.session", n->directory);
+    ck_assert_msg(stat(path, &st) == 0, "%s", path);
+    return st.st_mtim;
+}
+
 START_TEST(second_process_on_a_data_directory_is_refused)
 {
     struct world *w = world_begin(zk, "/lock");
     struct node *first = world_node(w, 1), *second = world_node(w, 2);
+    struct brook_error error = {0};
     node_start(w, first);
     node_wait_ready(w, first);
-    node_start_at(w, second, 1, first->directory);
-    world_wait(w, was_told_ready, second);
-    ck_assert_int_eq(second->ready_error.code, BROOK_E_LOCKED);
-    node_drop(w, second);
+    struct timespec before = session_file_time(first);
+    ck_assert_int_eq(node_try_start_at(second, w->connect, 1, first->directory, &error), -BROOK_E_LOCKED);
+    ck_assert_msg(strstr(error.text, "is locked by process") != NULL, "%s", error.text);
+    struct timespec after = session_file_time(first);
+    ck_assert_int_eq(before.tv_sec, after.tv_sec);
+    ck_assert_int_eq(before.tv_nsec, after.tv_nsec);
+    ck_assert_int_eq(second->warnings, 0);
     ck_assert(cluster_is_ready(first->cluster, NULL));
     ck_assert_int_eq(node_create(w, first, "t", 1), 0);
+    ck_assert_int_eq(first->warnings, 0);
+    world_end(w);
+}
+END_TEST
+
+START_TEST(another_brokers_directory_is_refused_and_stays_clean)
+{
+    struct world *w = world_begin(zk, "/notmine");
+    struct node *first = world_node(w, 1), *second = world_node(w, 2);
+    node_start(w, first);
+    node_wait_ready(w, first);
+    ck_assert_int_eq(node_create(w, first, "t", 1), 0);
+    node_wait_leader(w, first, "t", 0, 1);
+    node_stop(w, first);
+    node_start_at(w, second, 2, first->directory);
+    world_wait(w, was_told_ready, second);
+    ck_assert_int_eq(second->ready_error.code, BROOK_E_CONFIG);
+    node_drop(w, second);
+    ck_assert_int_eq(second->warnings, 0);
+    node_start(w, first);
+    node_wait_ready(w, first);
+    node_wait_leader(w, first, "t", 0, 1);
+    ck_assert_int_eq(first->recovered, 0);
+    ck_assert_int_eq(first->warnings, 0);
+    world_end(w);
+}
+END_TEST
+
+START_TEST(the_lock_does_not_wait_for_zookeeper)
+{
+    struct world *w = world_begin(zk, "/unreached");
+    struct node *first = world_node(w, 1), *second = world_node(w, 2);
+    struct brook_error error = {0};
+    ck_assert_int_eq(node_try_start_at(first, "127.0.0.1:1", 1, first->directory, &error), 0);
+    ck_assert_int_eq(node_try_start_at(second, w->connect, 1, first->directory, &error), -BROOK_E_LOCKED);
+    /* An address that starting a session would refuse: the lock comes first. */
+    ck_assert_int_eq(node_try_start_at(second, "", 1, first->directory, &error), -BROOK_E_LOCKED);
+    node_drop(w, first);
+    node_start(w, first);
+    node_wait_ready(w, first);
     ck_assert_int_eq(first->warnings, 0);
     world_end(w);
 }
@@ -863,6 +917,8 @@ int main(void)
         SUITE_TEST(one_broker_starts_makes_a_topic_leads_it_and_stops),
         SUITE_TEST(second_broker_with_the_same_id_refuses_and_the_first_does_not_notice),
         SUITE_TEST(second_process_on_a_data_directory_is_refused),
+        SUITE_TEST(another_brokers_directory_is_refused_and_stays_clean),
+        SUITE_TEST(the_lock_does_not_wait_for_zookeeper),
         SUITE_TEST_SLOW(expired_session_is_followed_by_a_new_registration_in_the_same_process, 60),
         SUITE_TEST(entry_removed_by_hand_comes_back),
         SUITE_TEST(killed_broker_registers_again_at_once),

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -125,6 +126,9 @@ START_TEST(check_lists_all_faults)
     ck_assert_ptr_nonnull(strstr(text, "zookeeper.connect must be set"));
     START(&p, "--check", SERVER);
     ck_assert_int_eq(wait_for(&p), 0);
+    START(&p, "--check", SERVER, "-o", "zookeeper.connect=127.0.0.1:2181/a//b/");
+    ck_assert_int_eq(wait_for(&p), 2);
+    ck_assert_ptr_nonnull(strstr(output_of(&p), "is not a ZooKeeper path"));
 }
 END_TEST
 
@@ -144,6 +148,29 @@ START_TEST(a_port_in_use_is_told_and_ends_the_start)
     ck_assert_ptr_nonnull(strstr(output_of(&p), "can not bind"));
     ck_assert_ptr_nonnull(strstr(output_of(&p), "in use"));
     close(fd);
+}
+END_TEST
+
+static bool is_written(void *arg)
+{
+    struct stat st;
+    return stat(arg, &st) == 0 && st.st_size > 0;
+}
+
+START_TEST(a_second_broker_on_the_same_directory_is_refused_at_once)
+{
+    struct process first, second;
+    char lock[512], owner[64];
+    snprintf(lock, sizeof lock, "%s/data/.lock", suite_directory());
+    START(&first, SERVER);
+    ck_assert(suite_wait(is_written, lock, 10000)); /* it names its owner, so it is locked */
+    snprintf(owner, sizeof owner, ".lock is locked by process %ld", (long)first.pid);
+    START(&second, SERVER);
+    ck_assert_int_eq(wait_for(&second), 1);
+    ck_assert_msg(strstr(output_of(&second), owner) != NULL, "%s", output_of(&second));
+    ck_assert_ptr_null(strstr(output_of(&second), "cleanly"));
+    kill(first.pid, SIGTERM);
+    ck_assert_int_eq(wait_for(&first), 0);
 }
 END_TEST
 
@@ -170,6 +197,14 @@ static void write_config(const char *path, const char *more)
     fclose(f);
 }
 
+static int count_text(const struct process *p, const char *text)
+{
+    int count = 0;
+    for (const char *at = output_of(p); (at = strstr(at, text)); at += strlen(text))
+        count++;
+    return count;
+}
+
 START_TEST(sighup_takes_over_what_may_change)
 {
     struct process p;
@@ -186,8 +221,12 @@ START_TEST(sighup_takes_over_what_may_change)
     kill(p.pid, SIGHUP);
     wait_text(&p, "nothing is changed");
     wait_text(&p, "there is no setting bad.key");
+    write_config(path, "log.segment.bytes=99999\n");
+    kill(p.pid, SIGHUP);
+    wait_text(&p, "log.segment.bytes=99999\n");
     kill(p.pid, SIGINT);
     ck_assert_int_eq(wait_for(&p), 0);
+    ck_assert_int_eq(count_text(&p, "does not fit a file of log.segment.bytes=99999"), 1);
 }
 END_TEST
 
@@ -214,6 +253,7 @@ END_TEST
 SUITE_MAIN("brookd", SUITE_TEST(help_and_version_say_what_they_should),
            SUITE_TEST(a_bad_command_line_ends_with_2), SUITE_TEST(check_lists_all_faults),
            SUITE_TEST(a_port_in_use_is_told_and_ends_the_start),
+           SUITE_TEST_SLOW(a_second_broker_on_the_same_directory_is_refused_at_once, 40),
            SUITE_TEST_SLOW(sigterm_ends_a_broker_that_never_became_ready, 40),
            SUITE_TEST_SLOW(sighup_takes_over_what_may_change, 60),
            SUITE_TEST_SLOW(json_log_lines_are_json, 40))

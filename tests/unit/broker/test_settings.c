@@ -30,6 +30,17 @@ static void expect_fault(const char *extra, const char *text)
     settings_faults_done(&faults);
 }
 
+static const char *write_file(const char *text)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/brookd.conf", suite_directory());
+    FILE *f = fopen(path, "w");
+    ck_assert_ptr_nonnull(f);
+    fputs(text, f);
+    fclose(f);
+    return path;
+}
+
 START_TEST(defaults_and_two_lines_are_enough)
 {
     struct settings *s;
@@ -82,6 +93,55 @@ START_TEST(each_kind_of_bad_value_is_refused)
 }
 END_TEST
 
+/* Whatever coordinator_new() would refuse: --check must not call it good. */
+START_TEST(a_bad_zookeeper_address_is_refused)
+{
+    static const struct {
+        const char *setting, *text;
+    } bad[] = {{"zookeeper.connect=", "zookeeper.connect is empty"},
+               {"zookeeper.connect=127.0.0.1:99999,,", "\"127.0.0.1:99999\" is not host:port"},
+               {"zookeeper.connect=127.0.0.1:2181,,", "is not host:port"},
+               {"zookeeper.connect=127.0.0.1:2181/a//b/", "is not a ZooKeeper path"},
+               {"zookeeper.connect=127.0.0.1:2181/a,127.0.0.1:2182/a", "stands once"}};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct settings *s;
+        struct settings_faults faults;
+        ck_assert_int_eq(LOAD(&s, &faults, "broker.id=1", bad[i].setting), -BROOK_E_CONFIG);
+        ck_assert_msg(faults.count == 1, "%s: %zu faults", bad[i].setting, faults.count);
+        ck_assert_ptr_nonnull(strstr(faults.lines[0], "zookeeper.connect"));
+        ck_assert_msg(strstr(faults.lines[0], bad[i].text) != NULL, "%s", faults.lines[0]);
+        settings_faults_done(&faults);
+    }
+}
+END_TEST
+
+START_TEST(an_empty_zookeeper_address_is_listed_among_other_faults)
+{
+    struct settings *s;
+    struct settings_faults faults = {0};
+    const char *path = write_file("broker.id=x\nzookeeper.connect=\nnum.partitions=0\n");
+    ck_assert_int_eq(settings_load(path, NULL, 0, &s, &faults), -BROOK_E_CONFIG);
+    ck_assert_uint_eq(faults.count, 3);
+    ck_assert_ptr_nonnull(strstr(faults.lines[1], "brookd.conf:2: zookeeper.connect is empty"));
+    settings_faults_done(&faults);
+}
+END_TEST
+
+/* Nobody wants a directory called "d # comment". */
+START_TEST(a_comment_behind_a_value_is_refused)
+{
+    expect_fault("log.dirs=/tmp/d # comment", "a comment needs a line of its own");
+    expect_fault("log.dirs=/tmp/d\t#", "a comment needs a line of its own");
+    expect_fault("log.dirs=# comment", "a comment needs a line of its own");
+    expect_fault("num.partitions=5 # comment", "a comment needs a line of its own");
+    struct settings *s;
+    struct settings_faults faults;
+    ck_assert_int_eq(LOAD(&s, &faults, GOOD, "log.dirs=/tmp/d#1,/tmp/e#2#"), 0);
+    ck_assert_str_eq(s->log_dirs, "/tmp/d#1,/tmp/e#2#");
+    settings_free(s);
+}
+END_TEST
+
 START_TEST(durability_is_refused_in_clear_words)
 {
     expect_fault("durability=fsync", "not offered by this version");
@@ -94,7 +154,9 @@ START_TEST(contradictions_are_refused)
     expect_fault("queued.max.bytes=1000000", "no room for one frame");
     expect_fault("message.max.bytes=104857600", "does not fit a frame");
     expect_fault("log.segment.bytes=1000000", "does not fit a file");
-    expect_fault("min.insync.replicas=2", "default.replication.factor");
+    expect_fault("min.insync.replicas=2", "min.insync.replicas=2: acks=all could never succeed");
+    expect_fault("default.replication.factor=3",
+                 "default.replication.factor=3: no topic could be made, since this version keeps one replica");
     struct settings *s;
     struct settings_faults faults;
     ck_assert_int_eq(LOAD(&s, &faults, GOOD, "log.retention.ms=1", "log.retention.hours=1", "log.roll.ms=1",
@@ -104,17 +166,6 @@ START_TEST(contradictions_are_refused)
     settings_faults_done(&faults);
 }
 END_TEST
-
-static const char *write_file(const char *text)
-{
-    static char path[512];
-    snprintf(path, sizeof path, "%s/brookd.conf", suite_directory());
-    FILE *f = fopen(path, "w");
-    ck_assert_ptr_nonnull(f);
-    fputs(text, f);
-    fclose(f);
-    return path;
-}
 
 START_TEST(a_file_is_read_and_overridden)
 {
@@ -282,6 +333,9 @@ END_TEST
 
 SUITE_MAIN("broker/settings", SUITE_TEST(defaults_and_two_lines_are_enough),
            SUITE_TEST(all_faults_are_listed_at_once), SUITE_TEST(each_kind_of_bad_value_is_refused),
+           SUITE_TEST(a_bad_zookeeper_address_is_refused),
+           SUITE_TEST(an_empty_zookeeper_address_is_listed_among_other_faults),
+           SUITE_TEST(a_comment_behind_a_value_is_refused),
            SUITE_TEST(durability_is_refused_in_clear_words), SUITE_TEST(contradictions_are_refused),
            SUITE_TEST(a_file_is_read_and_overridden), SUITE_TEST(faults_of_a_file_name_their_line),
            SUITE_TEST(a_line_without_end_is_refused), SUITE_TEST(what_is_printed_reads_back_the_same),

@@ -1,6 +1,7 @@
 #include "broker/cluster/hosting.h"
 
 #include "broker/partition/partition.h"
+#include "broker/storage/data_dir.h"
 #include "proto/base/diag.h"
 #include "tests/support/faulty_io.h"
 #include "tests/unit/storage/fixture.h"
@@ -144,7 +145,11 @@ static void end(struct world *w)
 {
     hosting_close(w->hosting);
     ck_assert(suite_wait(pump_until_closed, w, 5000));
+    struct data_dir *dir = NULL; /* the lock is let go of at the very end */
+    ck_assert_int_eq(data_dir_lock(w->path, &dir, NULL), -BROOK_E_LOCKED);
     hosting_free(w->hosting);
+    ck_assert_int_eq(data_dir_lock(w->path, &dir, NULL), 0);
+    data_dir_close(dir, false);
     image_free(w->image);
     inbox_done(&w->inbox);
 }

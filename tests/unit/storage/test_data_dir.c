@@ -118,6 +118,42 @@ START_TEST(a_posix_lock_of_another_program_counts)
 }
 END_TEST
 
+START_TEST(to_lock_writes_nothing_but_the_lock)
+{
+    const char *path = fresh("only-locked");
+    char marker[PATH_MAX];
+    fixture_path(marker, path, ".kafka_cleanshutdown");
+    ck_assert_int_eq(data_dir_close(open_dir(path), true), 0);
+    struct data_dir *dir = NULL, *second = NULL;
+    ck_assert_int_eq(data_dir_lock(path, &dir, NULL), 0);
+    ck_assert_int_eq(data_dir_lock(path, &second, NULL), -BROOK_E_LOCKED);
+    ck_assert_int_eq(access(marker, F_OK), 0);
+    ck_assert_int_eq(data_dir_close(dir, false), 0);
+    ck_assert_int_eq(access(marker, F_OK), 0);
+    ck_assert_int_eq(data_dir_lock(path, &dir, NULL), 0);
+    ck_assert_int_eq(data_dir_load(dir, 2, CLUSTER, NULL), -BROOK_E_CONFIG);
+    ck_assert_int_eq(data_dir_close(dir, false), 0);
+    ck_assert_int_eq(data_dir_lock(path, &dir, NULL), 0);
+    ck_assert_int_eq(data_dir_load(dir, 1, CLUSTER, NULL), 0);
+    ck_assert(data_dir_was_clean(dir, NULL));
+    ck_assert_int_eq(access(marker, F_OK), -1);
+    ck_assert_int_eq(data_dir_close(dir, false), 0);
+}
+END_TEST
+
+START_TEST(the_clean_mark_does_not_let_go_of_the_lock)
+{
+    const char *path = fresh("marked");
+    struct data_dir *dir = open_dir(path), *second = NULL;
+    ck_assert_int_eq(data_dir_mark_clean(dir), 0);
+    ck_assert_int_eq(data_dir_lock(path, &second, NULL), -BROOK_E_LOCKED);
+    ck_assert_int_eq(data_dir_close(dir, false), 0);
+    dir = open_dir(path);
+    ck_assert(data_dir_was_clean(dir, NULL));
+    ck_assert_int_eq(data_dir_close(dir, false), 0);
+}
+END_TEST
+
 /* ---- identity ------------------------------------------------------------------------------------------ */
 
 START_TEST(another_brokers_or_clusters_directory_is_refused)
@@ -430,6 +466,8 @@ END_TEST
 SUITE_MAIN("storage/data_dir", SUITE_TEST(a_second_process_is_refused_and_told_who_is_there),
            SUITE_TEST(the_lock_goes_with_a_killed_process),
            SUITE_TEST(a_posix_lock_of_another_program_counts),
+           SUITE_TEST(to_lock_writes_nothing_but_the_lock),
+           SUITE_TEST(the_clean_mark_does_not_let_go_of_the_lock),
            SUITE_TEST(another_brokers_or_clusters_directory_is_refused),
            SUITE_TEST_SLOW(an_identity_that_was_not_written_to_its_end_is_written_anew, 60),
            SUITE_TEST(the_marker_is_believed_once), SUITE_TEST(a_marker_that_can_not_be_read_is_not_believed),
