@@ -183,8 +183,10 @@ brook_admin *cli_admin(struct cli *cli)
 {
     struct brook_error error = {0};
     brook_admin *admin = NULL;
-    if (brook_admin_new(cli->config, &admin, &error) < 0)
+    int r = brook_admin_new(cli->config, &admin, &error);
+    if (r < 0)
         cli_fail("can not start", &error);
+    cli->is_usage = r == -BROOK_E_CONFIG;
     return admin;
 }
 
