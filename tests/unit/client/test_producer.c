@@ -878,6 +878,44 @@ START_TEST(statistics_are_json_that_adds_up)
 }
 END_TEST
 
+static void count_statistics(void *arg, int level, const char *subject, const char *message)
+{
+    if (strcmp(subject, "statistics") != 0)
+        return;
+    json_t *json = json_loads(message, 0, NULL);
+    ck_assert_msg(json != NULL && level == 1, "%d %s", level, message);
+    json_decref(json);
+    atomic_fetch_add((_Atomic int *)arg, 1);
+}
+
+static bool has_ten(void *arg)
+{
+    return atomic_load((_Atomic int *)arg) >= 10;
+}
+
+START_TEST(statistics_are_written_at_their_interval_or_never)
+{
+    static const char *const intervals[] = {"10", "0"};
+    for (int i = 0; i < 2; i++) {
+        struct fixture f;
+        _Atomic int lines = 0;
+        fixture_open(&f, 1);
+        stub_cluster_add_topic(f.cluster, "t", 1);
+        set(&f, "statistics.interval.ms", intervals[i]);
+        brook_config_set_log(f.config, count_statistics, &lines);
+        fixture_start(&f, true);
+        int64_t began = clock_boot_ms();
+        if (i == 0)
+            ck_assert(suite_wait(has_ten, &lines, WAIT_MS));
+        int64_t took = clock_boot_ms() - began;
+        send_numbers(&f, "t", 0, 10);
+        fixture_close(&f);
+        /* The first line is written at once, so ten take nine intervals. */
+        ck_assert(i ? lines == 0 : took >= 80);
+    }
+}
+END_TEST
+
 #ifdef CAN_RUN_OUT_OF_MEMORY
 #define TESTS_WITHOUT_MEMORY SUITE_TEST(without_memory_a_record_that_fails_early_is_reported_still),
 #else
@@ -906,4 +944,5 @@ SUITE_MAIN("client/producer", TESTS_WITHOUT_MEMORY SUITE_TEST(records_are_stored
            SUITE_TEST(a_producer_without_a_broker_does_not_spin),
            SUITE_TEST_SLOW(every_setting_works_and_sleeps_at_both_ends_of_its_range, 60),
            SUITE_TEST(every_function_may_be_called_from_a_report), SUITE_TEST(a_forked_child_may_free),
-           SUITE_TEST(statistics_are_json_that_adds_up))
+           SUITE_TEST(statistics_are_json_that_adds_up),
+           SUITE_TEST(statistics_are_written_at_their_interval_or_never))
