@@ -57,8 +57,8 @@ size_t client_message_bytes_max(struct client *client, int32_t broker_id);
 /* A channel to any live broker (bootstrap or metadata), for requests that any can answer. NULL: not now.
  * [loop] */
 struct channel *client_any_channel(struct client *client);
-/* Why no broker can be asked, or why the last connection failed or was lost (code 0: none did): for the sentence
- * of a call that timed out. While no broker is connected and ZooKeeper is in the way, that is said. [loop] */
+/* Why no broker can be asked, or why the last connection failed or was lost (code 0: none did): for the
+ * sentence of a call that timed out. While no broker is connected and ZooKeeper is in the way, that is said. [loop] */
 const struct brook_error *client_last_error(const struct client *client);
 
 /* Be told on the loop when a channel became ready or was lost (broker_id -1: a bootstrap connection). [loop]

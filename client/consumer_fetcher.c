@@ -89,6 +89,25 @@ static void on_metadata(void *arg)
 
 /* ---- one partition ---- */
 
+/* Records may be passed over or come again: worth a warning. To begin where nothing is stored is not. */
+static void log_reset(const struct consumer_fetcher *f, const struct consumer_partition *p)
+{
+    const struct diag *diag = client_diag(f->client);
+    const struct consumer_position *at = &p->position;
+    const char *to = at->query == BROOK_OFFSET_LATEST ? "latest" : "earliest";
+    if (at->offset < 0)
+        diag_log(diag, DIAG_INFO, "", "partition %s/%d: no offset is stored, beginning at the %s", p->topic,
+                 p->partition, to);
+    else if (p->range_first >= 0)
+        diag_log(diag, DIAG_WARN, "",
+                 "partition %s/%d: offset %" PRId64 " is out of range: the log goes from %" PRId64
+                 " to %" PRId64 "; going to the %s (auto.offset.reset)",
+                 p->topic, p->partition, at->offset, p->range_first, p->range_end, to);
+    else
+        diag_log(diag, DIAG_WARN, "", "partition %s/%d: the offset %" PRId64 " is not there, going to the %s",
+                 p->topic, p->partition, at->offset, to);
+}
+
 void fetcher_apply(struct consumer_fetcher *f, struct consumer_partition *p, struct position_effects effects)
 {
     f->needs_refresh |= effects.refresh;
@@ -97,9 +116,8 @@ void fetcher_apply(struct consumer_fetcher *f, struct consumer_partition *p, str
     if (!effects.was_reset)
         return;
     f->set->counters.resets++;
-    diag_log(client_diag(f->client), DIAG_WARN, "",
-             "partition %s/%d: the offset %" PRId64 " is not there, going to the %s", p->topic, p->partition,
-             p->position.offset, p->position.query == BROOK_OFFSET_LATEST ? "latest" : "earliest");
+    log_reset(f, p);
+    p->range_first = p->range_end = -1;
 }
 
 /* What the metadata says about the partition is no leader: not a word about positions. */

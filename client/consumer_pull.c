@@ -254,6 +254,10 @@ static void take_partition(const struct pull *pull, const Brook__PulledPartition
     set_mark(f->set, p);
     int code = envelope_status_code(pulled->status);
     if (code != 0) {
+        if (code == BROOK_E_OFFSET_OUT_OF_RANGE) {
+            p->range_first = pulled->log_start_offset;
+            p->range_end = pulled->log_end_offset;
+        }
         struct position_effects effects = position_on_pull_error(&p->position, code, true, set_now_ms());
         fetcher_apply(f, p, effects);
         if (p->position.phase != POSITION_KNOWN)

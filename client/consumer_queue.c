@@ -121,6 +121,11 @@ static int take_partition_event(struct consumer_set *set, struct brook_error *er
     if (ret_place->offset < 0)
         return brook_error_set(error, code, "partition %s/%d: %s", ret_place->topic, ret_place->partition,
                                brook_error_text(code));
+    if (code == BROOK_E_OFFSET_OUT_OF_RANGE && p->range_first >= 0)
+        return brook_error_set(error, code,
+                               "partition %s/%d: offset %lld is out of range: the log goes from %lld to %lld",
+                               ret_place->topic, ret_place->partition, (long long)ret_place->offset,
+                               (long long)p->range_first, (long long)p->range_end);
     return brook_error_set(error, code, "partition %s/%d at offset %lld: %s", ret_place->topic,
                            ret_place->partition, (long long)ret_place->offset, brook_error_text(code));
 }

@@ -84,6 +84,7 @@ struct consumer_partition {
     struct consumer_progress progress;
     unsigned batches_out;
     int64_t high_watermark; /* -1: not known */
+    int64_t range_first, range_end; /* what the log held when a position was out of range; -1: none was */
     int64_t auto_committed; /* the last value that auto-commit asked for */
 
     /* Fetching. */

@@ -66,7 +66,8 @@ int brook_consumer_subscribe_pattern(brook_consumer *consumer, const char *patte
 /* Leave the group, keep the handle. */
 int brook_consumer_unsubscribe(brook_consumer *consumer, struct brook_error *error);
 /* Read exactly these partitions from these offsets (or BROOK_OFFSET_...). No group membership, no ZooKeeper.
- * Replaces an earlier assignment; count 0 ends it. */
+ * Replaces an earlier assignment; count 0 ends it. Whether an offset is in the log's range shows when it is read: with
+ * auto.offset.reset=none poll reports -BROOK_E_OFFSET_OUT_OF_RANGE, else it goes there and logs a warning. */
 int brook_consumer_assign(brook_consumer *consumer, const struct brook_position *positions, size_t count,
                           struct brook_error *error);
 

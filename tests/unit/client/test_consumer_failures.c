@@ -1,7 +1,9 @@
+#include "proto/base/diag.h"
 #include "proto/base/err.h"
 #include "tests/unit/client/consumer_fixture.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,6 +129,62 @@ START_TEST(no_code_of_a_partition_moves_the_position_but_out_of_range)
     }
     struct fault fault = {BROOK__REQUEST__BODY_PULL, BROOK_E_OFFSET_OUT_OF_RANGE, false, 1};
     ck_assert_int_eq(read_through(&fault, 5, "earliest", 0), 0);
+}
+END_TEST
+
+struct warnings {
+    char text[300]; /* of the last one */
+    int count;
+};
+static void on_log(void *arg, int level, const char *subject, const char *message)
+{
+    struct warnings *w = arg;
+    if (level < DIAG_WARN || !strstr(message, "offset"))
+        return;
+    w->count++;
+    snprintf(w->text, sizeof w->text, "%s", message);
+}
+
+/* Read a log of ten records from `start` to its end. */
+static void read_logged(const char *reset, int64_t start, struct warnings *w)
+{
+    struct consumer_fixture f;
+    int64_t at = 0;
+    *w = (struct warnings){0};
+    fixture_open(&f, 1);
+    fixture_set(&f, "auto.offset.reset", reset);
+    brook_config_set_log(f.config, on_log, w);
+    stub_cluster_add_topic(f.cluster, "t", 1);
+    fixture_append(&f, "t", 0, 10, 0);
+    fixture_assign(&f, "t", 0, start);
+    fixture_read_to(&f, 0, &at, 10);
+    fixture_close(&f);
+}
+
+START_TEST(an_offset_out_of_range_is_told_with_the_range)
+{
+    struct consumer_fixture f;
+    struct warnings w;
+    fixture_open(&f, 1);
+    fixture_set(&f, "auto.offset.reset", "none");
+    stub_cluster_add_topic(f.cluster, "t", 1);
+    fixture_append(&f, "t", 0, 10, 0);
+    fixture_assign(&f, "t", 0, 99);
+    ck_assert_int_eq(fixture_poll_event(&f), -BROOK_E_OFFSET_OUT_OF_RANGE);
+    ck_assert_str_eq(f.error.text, "partition t/0: offset 99 is out of range: the log goes from 0 to 10");
+    fixture_close(&f);
+    read_logged("earliest", 99, &w);
+    ck_assert_int_eq(w.count, 1);
+    ck_assert_str_eq(w.text, "partition t/0: offset 99 is out of range: the log goes from 0 to 10; "
+                             "going to the earliest (auto.offset.reset)");
+}
+END_TEST
+
+START_TEST(to_begin_where_nothing_is_stored_is_no_warning)
+{
+    struct warnings w;
+    read_logged("earliest", BROOK_OFFSET_STORED, &w);
+    ck_assert_msg(w.count == 0, "%s", w.text);
 }
 END_TEST
 
@@ -441,6 +499,8 @@ SUITE_MAIN("client/consumer_failures",
            SUITE_TEST_SLOW(no_code_of_a_partition_moves_the_position_but_out_of_range, 60),
            SUITE_TEST_SLOW(no_code_of_a_whole_pull_moves_the_position, 90),
            SUITE_TEST_SLOW(no_code_about_the_stored_offset_resets_but_none, 60),
+           SUITE_TEST(an_offset_out_of_range_is_told_with_the_range),
+           SUITE_TEST(to_begin_where_nothing_is_stored_is_no_warning),
            SUITE_TEST(listing_the_log_is_tried_until_it_works),
            SUITE_TEST_SLOW(a_pull_cut_at_any_byte_is_pulled_again, 60),
            SUITE_TEST(a_broker_that_falls_silent_is_asked_again),
