@@ -123,6 +123,14 @@ static struct net_settings net_settings(const struct server *server)
     };
 }
 
+static struct durability durability(const struct settings *s)
+{
+    struct durability d = {.flush_messages = s->log_flush_interval_messages,
+                           .flush_ms = s->log_flush_interval_ms};
+    topic_config_parse_durability(s->log_durability, &d.mode); /* the table lets known names through only */
+    return d;
+}
+
 static struct cluster_settings cluster_settings(const struct server *server)
 {
     const struct settings *s = server->settings;
@@ -147,6 +155,7 @@ static struct cluster_settings cluster_settings(const struct server *server)
                                    .retention_ms = settings_retention_ms(s),
                                    .retention_bytes = s->log_retention_bytes,
                                    .file_delete_delay_ms = s->log_segment_delete_delay_ms},
+                           .durability = durability(s),
                            .message_bytes_max = s->message_max_bytes,
                            .min_insync_replicas = s->min_insync_replicas},
         .diag = &server->diag,

@@ -121,7 +121,7 @@ static void say_out_of_range(const struct view_topic *topic, const struct pull_e
                         e->key.partition, e->offset, marks->log_end);
 }
 
-/* There is something for the entry below the high watermark. */
+/* There is something for the entry below what it may see. */
 static void look_at_data(struct answer *a, struct pull_entry *e, const struct view_topic *topic,
                          struct partition *p, const struct partition_marks *marks)
 {
@@ -134,7 +134,7 @@ static void look_at_data(struct answer *a, struct pull_entry *e, const struct vi
     size_t most = e->bytes_max < left ? e->bytes_max : left;
     size_t first_bytes_max = a->request->loop->settings->frame_bytes_max - ENVELOPE_SHARE;
     int r =
-        log_read(partition_log(p), e->offset, marks->high_watermark, most, is_first, first_bytes_max, &range);
+        log_read(partition_log(p), e->offset, marks->visible_end, most, is_first, first_bytes_max, &range);
     if (r == -BROOK_E_OFFSET_OUT_OF_RANGE) {
         struct partition_marks now;
         partition_marks(p, &now);
@@ -171,7 +171,7 @@ static bool look_once(struct answer *a, struct pull_entry *e)
         add_error(a, e, &error, &marks);
         return false;
     }
-    if (e->offset < marks.high_watermark) {
+    if (e->offset < marks.visible_end) {
         look_at_data(a, e, topic, p, &marks);
         return false;
     }
@@ -262,7 +262,7 @@ static void wait_for_more(struct pull_session *s, struct pull_entry *e)
         if (request_find_led(s->loop, &topic_id, e->key.partition, -1, &topic, &p, NULL) < 0)
             return;
         partition_marks(p, &marks);
-        if (pull_entry_wait(e, p, marks.high_watermark > e->offset ? marks.high_watermark : e->offset))
+        if (pull_entry_wait(e, p, marks.visible_end > e->offset ? marks.visible_end : e->offset))
             return;
     }
 }
