@@ -99,15 +99,24 @@ static int start_thread(struct flusher *f)
     return 0;
 }
 
-/* There is something to do or to watch: somebody who is free looks. Under the lock. */
-static void call_somebody(struct flusher *f)
+/* There is something to do or to watch, and somebody who is free should look: what to signal once the lock is
+ * let go of (who is woken would only run into it before), or NULL. Under the lock. */
+static pthread_cond_t *whom_to_call(struct flusher *f)
 {
     if (f->idle_count > 0)
-        pthread_cond_signal(&f->ready_came);
-    else if (f->is_timed)
-        pthread_cond_signal(&f->time_moved);
-    else if (f->threads_count < f->threads_max)
+        return &f->ready_came;
+    if (f->is_timed)
+        return &f->time_moved;
+    if (f->threads_count < f->threads_max)
         start_thread(f); /* without it whoever is through first looks */
+    return NULL;
+}
+
+static void unlock_and_call(struct flusher *f, pthread_cond_t *whom)
+{
+    pthread_mutex_unlock(&f->lock);
+    if (whom)
+        pthread_cond_signal(whom);
 }
 
 /* Under the lock, without calling anybody. */
@@ -126,10 +135,11 @@ static void queue(struct flusher *f, struct flusher_entry *entry, int64_t due_ns
 }
 
 /* The next entry to flush; NULL: the flusher stops. Whoever takes one sees to it that somebody is left who
- * takes the next, and who watches the time. Under the lock. */
+ * takes the next, and who watches the time. Lets go of the lock, unless it returns NULL. */
 static struct flusher_entry *take(struct flusher *f)
 {
     struct flusher_entry *entry = NULL;
+    pthread_cond_t *whom = NULL;
     while (!f->is_stopping) {
         look_at_time(f);
         if ((entry = TAILQ_FIRST(&f->ready)))
@@ -141,7 +151,8 @@ static struct flusher_entry *take(struct flusher *f)
     TAILQ_REMOVE(&f->ready, entry, link);
     entry->is_hurried = false;
     if (!TAILQ_EMPTY(&f->ready) || (!f->is_timed && f->next_due_ns != INT64_MAX))
-        call_somebody(f);
+        whom = whom_to_call(f);
+    unlock_and_call(f, whom);
     return entry;
 }
 
@@ -151,7 +162,6 @@ static void *work(void *arg)
     struct flusher_entry *entry;
     pthread_mutex_lock(&f->lock);
     while ((entry = take(f))) {
-        pthread_mutex_unlock(&f->lock);
         int64_t due_ns = entry->flushed(entry, log_flush(entry->log));
         pthread_mutex_lock(&f->lock);
         if (due_ns != FLUSHER_NEVER)
@@ -235,6 +245,7 @@ void flusher_free(struct flusher *f)
 
 bool flusher_submit(struct flusher *f, struct flusher_entry *entry, int64_t due_ns)
 {
+    pthread_cond_t *whom = NULL;
     pthread_mutex_lock(&f->lock);
     bool taken = !f->is_stopping;
     if (taken) {
@@ -242,22 +253,23 @@ bool flusher_submit(struct flusher *f, struct flusher_entry *entry, int64_t due_
         entry->is_hurried = false;
         queue(f, entry, due_ns);
         if (due_ns != 0 && f->next_due_ns < before_ns && f->is_timed)
-            pthread_cond_signal(&f->time_moved);
+            whom = &f->time_moved;
         else if (due_ns == 0 || f->next_due_ns < before_ns)
-            call_somebody(f);
+            whom = whom_to_call(f);
     }
-    pthread_mutex_unlock(&f->lock);
+    unlock_and_call(f, whom);
     return taken;
 }
 
 void flusher_hurry(struct flusher *f, struct flusher_entry *entry)
 {
+    pthread_cond_t *whom = NULL;
     pthread_mutex_lock(&f->lock);
     entry->is_hurried = true;
     if (entry->is_waiting && !f->is_stopping) {
         leave_waiting(f, entry);
         TAILQ_INSERT_TAIL(&f->ready, entry, link);
-        call_somebody(f);
+        whom = whom_to_call(f);
     }
-    pthread_mutex_unlock(&f->lock);
+    unlock_and_call(f, whom);
 }
