@@ -38,8 +38,8 @@ int partition_unref(struct partition *p);
 /* Whoever opened the log may want to end it: when the last reference goes, `released` gets the log, open, instead of
  * its being closed, on the thread that dropped the reference. To be set before the partition is shared. */
 void partition_on_release(struct partition *p, void (*released)(void *arg, struct log *log), void *arg);
-/* The flusher that syncs the log from now on; borrowed, and stopped before the log is taken out or closed. To be
- * set before the partition is shared. Without one, nothing is flushed but by partition_flush(). */
+/* The flusher that syncs the log from now on; borrowed, and stopped before the log is taken out or closed. To
+ * be set before the partition is shared. Without one, nothing is flushed but by partition_flush(). */
 void partition_use_flusher(struct partition *p, struct flusher *flusher);
 /* At the very end, when nobody calls the partition any more but references may still lie about: take the log out of
  * it. The partition is good for partition_unref() only from then on, and calls nobody. */

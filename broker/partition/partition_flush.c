@@ -48,7 +48,8 @@ static void take_result(struct partition *p, struct outbox *o)
     if (durable_end > p->durable_end)
         p->dirty_since_ns = 0;
     p->durable_end = durable_end;
-    /* An append that is just being written moves the end itself: here nothing is seen before it is settled. */
+    /* An append that is just being written moves the end itself: here nothing is seen before it is settled.
+     */
     partition_advance(p, p->log_end > durable_end ? p->log_end : durable_end, o);
 }
 

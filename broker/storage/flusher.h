@@ -1,4 +1,5 @@
-/* The flusher: threads that do nothing but log_flush(), so that all who wait for a log's disk share its syncs.
+/* The flusher: threads that do nothing but log_flush(), so that all who wait for a log's disk share its
+ * syncs.
  *
  * Each log has an entry, which is submitted once and is then flushed by whichever thread is free: everything
  * appended before that moment is covered by the one sync (group commit), and different logs are synced in

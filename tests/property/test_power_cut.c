@@ -1,6 +1,6 @@
-/* The power goes at any call that touches a file. What was promised must be there when it is back, and the log
- * goes on: with `fsync` every record that was acknowledged to acks=all, with `fsync` and `interval` every record
- * that consumers were shown, with any durability whole batches without a gap. */
+/* The power goes at any call that touches a file. What was promised must be there when it is back, and the
+ * log goes on: with `fsync` every record that was acknowledged to acks=all, with `fsync` and `interval` every
+ * record that consumers were shown, with any durability whole batches without a gap. */
 #include "broker/partition/partition.h"
 
 #include "broker/storage/flusher.h"
@@ -55,7 +55,8 @@ static void promise(struct world *w, int64_t end)
         w->promised = end;
 }
 
-/* ---- producing ------------------------------------------------------------------------------------------ */
+/* ---- producing ------------------------------------------------------------------------------------------
+ */
 
 static void answered(struct partition_append *a)
 {
@@ -73,7 +74,8 @@ static void produce(struct world *w)
     ck_assert_ptr_nonnull(q);
     int64_t end = log_end_offset(partition_log(w->partition));
     q->world = w;
-    q->batch = batches_make((int)below(w, 4) + 1, T0, 1, (size_t)below(w, 300), (uint32_t)below(w, UINT32_MAX));
+    q->batch =
+        batches_make((int)below(w, 4) + 1, T0, 1, (size_t)below(w, 300), (uint32_t)below(w, UINT32_MAX));
     struct known known = {.base_offset = end, .crc = q->batch.header.crc};
     known.end = end + batch_last_offset(&q->batch.header) - q->batch.header.base_offset + 1;
     q->append.batches = &q->batch;
@@ -122,7 +124,8 @@ static void live(struct world *w)
     power_cut_after(0);
 }
 
-/* ---- the end and the beginning of a life ---------------------------------------------------------------- */
+/* ---- the end and the beginning of a life ----------------------------------------------------------------
+ */
 
 static void stop(struct world *w)
 {
@@ -167,9 +170,9 @@ static bool read_at(struct log *log, int64_t offset, struct batch_header *ret)
     return any;
 }
 
-/* Every batch that is there is one that was put there, in its place, and nothing is missing that was promised. (What
- * was not may be: where a newer segment's name survived and an older one's last batches did not, the offsets of
- * those are not given again.) */
+/* Every batch that is there is one that was put there, in its place, and nothing is missing that was
+ * promised. (What was not may be: where a newer segment's name survived and an older one's last batches did
+ * not, the offsets of those are not given again.) */
 static void check(struct world *w)
 {
     struct log *log = partition_log(w->partition);
@@ -198,8 +201,9 @@ static void one_world(uint64_t seed, enum durability_mode mode)
 {
     struct world w = {.random = seed, .leader_epoch = 0, .recovery_point = -1};
     char root[PATH_MAX];
-    w.durability = (struct durability){
-        .mode = (int32_t)mode, .flush_messages = (int64_t)below(&w, 20) + 1, .flush_ms = (int64_t)below(&w, 5)};
+    w.durability = (struct durability){.mode = (int32_t)mode,
+                                       .flush_messages = (int64_t)below(&w, 20) + 1,
+                                       .flush_ms = (int64_t)below(&w, 5)};
     snprintf(root, sizeof root, "%s/disk", suite_directory());
     snprintf(w.path, sizeof w.path, "%.3000s/t-0", root);
     power_begin(root);

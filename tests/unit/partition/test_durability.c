@@ -140,7 +140,8 @@ static void count_wake(struct partition_waiter *w)
     w->offset++;
 }
 
-/* ---- fsync ---------------------------------------------------------------------------------------------- */
+/* ---- fsync ----------------------------------------------------------------------------------------------
+ */
 
 START_TEST(a_stalled_sync_holds_back_acknowledgements_of_all_and_nothing_else)
 {
@@ -288,7 +289,8 @@ START_TEST(what_nobody_waits_for_is_synced_soon_and_rarely)
     for (int i = 0; i < 200; i++)
         append_one(p, &inbox);
     wait_until_visible(p, 200);
-    /* As many as times of PARTITION_LAZY_FLUSH_MS have passed; a machine that is this slow would fail elsewhere. */
+    /* As many as times of PARTITION_LAZY_FLUSH_MS have passed; a machine that is this slow would fail
+     * elsewhere. */
     ck_assert_int_lt(faulty_calls(FAULTY_DATASYNC), 50);
     end(f, p, &inbox);
 }
@@ -309,7 +311,8 @@ START_TEST(a_reader_that_comes_hurries_the_sync)
 }
 END_TEST
 
-/* ---- interval ------------------------------------------------------------------------------------------- */
+/* ---- interval -------------------------------------------------------------------------------------------
+ */
 
 START_TEST(with_interval_all_is_answered_at_once_and_seen_once_flushed)
 {
@@ -350,7 +353,8 @@ START_TEST(with_interval_a_record_is_seen_after_its_time)
 }
 END_TEST
 
-/* ---- changes -------------------------------------------------------------------------------------------- */
+/* ---- changes --------------------------------------------------------------------------------------------
+ */
 
 START_TEST(a_change_of_durability_lowers_no_high_watermark_and_lets_go_who_waited)
 {
@@ -401,7 +405,8 @@ START_TEST(a_stopped_flusher_gives_its_references_back)
 }
 END_TEST
 
-/* ---- threads -------------------------------------------------------------------------------------------- */
+/* ---- threads --------------------------------------------------------------------------------------------
+ */
 
 #define LOOPS 3
 #define PRODUCES 200
@@ -474,7 +479,8 @@ SUITE_MAIN("partition/durability",
            SUITE_TEST(a_stalled_sync_holds_back_acknowledgements_of_all_and_nothing_else),
            SUITE_TEST(an_acknowledgement_of_all_follows_the_sync_of_what_it_acknowledges),
            SUITE_TEST(a_failed_sync_acknowledges_nothing_and_is_never_tried_again),
-           SUITE_TEST(those_who_wait_for_one_log_share_its_sync), SUITE_TEST(many_logs_are_synced_in_parallel),
+           SUITE_TEST(those_who_wait_for_one_log_share_its_sync),
+           SUITE_TEST(many_logs_are_synced_in_parallel),
            SUITE_TEST(what_nobody_waits_for_is_synced_soon_and_rarely),
            SUITE_TEST(a_reader_that_comes_hurries_the_sync),
            SUITE_TEST(with_interval_all_is_answered_at_once_and_seen_once_flushed),
