@@ -185,6 +185,7 @@ void partition_stop_leading(struct partition *p)
     refuse_all(&p->unacked, &o);
     while (p->waiters)
         outbox_wake(&o, p->waiters);
+    partition_hurry_flush(p); /* who ends the partition waits for the last reference */
     pthread_mutex_unlock(&p->state);
     outbox_post(&o, NULL, NULL);
 }

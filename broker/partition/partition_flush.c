@@ -37,6 +37,13 @@ void partition_want_flush(struct partition *p)
     }
 }
 
+void partition_hurry_flush(struct partition *p)
+{
+    if (p->is_flushing && !p->is_flush_hurried)
+        flusher_hurry(p->flusher, &p->flush);
+    p->is_flush_hurried = p->is_flushing;
+}
+
 /* A flush has ended: the marks move, or those who waited for it learn that it failed. Under `state`. */
 static void take_result(struct partition *p, struct outbox *o)
 {
@@ -88,8 +95,8 @@ void partition_set_durability(struct partition *p, const struct durability *dura
     outbox_init(&o);
     pthread_mutex_lock(&p->state);
     p->durability = *durability;
-    p->is_flush_hurried = false; /* another time may hold now */
     take_result(p, &o);
+    partition_hurry_flush(p); /* then its time is reckoned anew */
     partition_want_flush(p);
     pthread_mutex_unlock(&p->state);
     outbox_post(&o, NULL, NULL);

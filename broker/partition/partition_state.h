@@ -71,6 +71,8 @@ void outbox_run(struct outbox *mine);
 
 /* Under `state`: see to it that the log is flushed when its durability, and who waits, ask for it. */
 void partition_want_flush(struct partition *p);
+/* Under `state`: if the flusher holds the partition until a later time, let it come to an end now. */
+void partition_hurry_flush(struct partition *p);
 /* Under `state`: the first offset that consumers do not see. */
 int64_t partition_visible_end(const struct partition *p);
 

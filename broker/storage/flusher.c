@@ -18,7 +18,8 @@ struct flusher {
     struct flusher_queue ready;
     struct flusher_queue waiting; /* for their time; in no order */
     int64_t next_due_ns;          /* the least of `waiting`; INT64_MAX: none */
-    bool is_timed;                /* one of the threads watches the time */
+    bool is_timed;                /* one of the threads watches the time ... */
+    int64_t watched_ns;           /* ... until then */
     bool is_stopping;
     int idle_count; /* threads at `ready_came` */
     int threads_count;
@@ -74,6 +75,7 @@ static void wait_for_something(struct flusher *f)
         return;
     }
     f->is_timed = true;
+    f->watched_ns = f->next_due_ns;
     if (f->next_due_ns == INT64_MAX)
         pthread_cond_wait(&f->time_moved, &f->lock);
     else
@@ -110,6 +112,14 @@ static pthread_cond_t *whom_to_call(struct flusher *f)
     if (f->threads_count < f->threads_max)
         start_thread(f); /* without it whoever is through first looks */
     return NULL;
+}
+
+/* The same, when the time to look at has moved to an earlier one. */
+static pthread_cond_t *whom_to_tell_time(struct flusher *f)
+{
+    if (f->is_timed)
+        return f->next_due_ns < f->watched_ns ? &f->time_moved : NULL;
+    return whom_to_call(f);
 }
 
 static void unlock_and_call(struct flusher *f, pthread_cond_t *whom)
@@ -166,6 +176,8 @@ static void *work(void *arg)
         pthread_mutex_lock(&f->lock);
         if (due_ns != FLUSHER_NEVER)
             queue(f, entry, due_ns);
+        if (f->is_timed && f->next_due_ns < f->watched_ns)
+            pthread_cond_signal(&f->time_moved);
     }
     pthread_mutex_unlock(&f->lock);
     return NULL;
@@ -252,10 +264,10 @@ bool flusher_submit(struct flusher *f, struct flusher_entry *entry, int64_t due_
         int64_t before_ns = f->next_due_ns;
         entry->is_hurried = false;
         queue(f, entry, due_ns);
-        if (due_ns != 0 && f->next_due_ns < before_ns && f->is_timed)
-            whom = &f->time_moved;
-        else if (due_ns == 0 || f->next_due_ns < before_ns)
+        if (due_ns == 0)
             whom = whom_to_call(f);
+        else if (f->next_due_ns < before_ns)
+            whom = whom_to_tell_time(f);
     }
     unlock_and_call(f, whom);
     return taken;

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -261,7 +262,7 @@ START_TEST(many_logs_are_synced_in_parallel)
     struct partition *p[LOGS];
     static struct produce q[LOGS];
     for (int i = 0; i < LOGS; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "parallel-%d", i);
         p[i] = make(name, f, fsync_mode);
     }
@@ -405,6 +406,49 @@ START_TEST(a_stopped_flusher_gives_its_references_back)
 }
 END_TEST
 
+START_TEST(a_shorter_interval_holds_at_once)
+{
+    struct inbox inbox;
+    struct flusher *f = begin(&inbox);
+    struct partition *p = make("shorter", f, interval(1000, 3600000));
+    append_one(p, &inbox); /* waits in the flusher for an hour */
+    struct durability soon = interval(1000, 1);
+    partition_set_durability(p, &soon);
+    wait_until_visible(p, 1);
+    append_one(p, &inbox);
+    wait_until_visible(p, 2);
+    end(f, p, &inbox);
+}
+END_TEST
+
+static _Atomic(struct log *) released_log;
+
+static void note_release(void *arg, struct log *log)
+{
+    atomic_store(&released_log, log);
+}
+
+static bool is_released(void *arg)
+{
+    return atomic_load(&released_log) != NULL;
+}
+
+START_TEST(a_partition_that_ends_is_not_held_until_its_time_to_flush)
+{
+    struct inbox inbox;
+    struct flusher *f = begin(&inbox);
+    struct partition *p = make("ends", f, interval(1000, 3600000));
+    partition_on_release(p, note_release, NULL);
+    append_one(p, &inbox);
+    partition_stop_leading(p);
+    partition_unref(p);
+    ck_assert(suite_wait(is_released, NULL, 5000));
+    ck_assert_int_eq(log_close(atomic_load(&released_log)), 0);
+    flusher_free(f);
+    inbox_done(&inbox);
+}
+END_TEST
+
 /* ---- threads --------------------------------------------------------------------------------------------
  */
 
@@ -487,4 +531,6 @@ SUITE_MAIN("partition/durability",
            SUITE_TEST(with_interval_a_record_is_seen_after_its_time),
            SUITE_TEST(a_change_of_durability_lowers_no_high_watermark_and_lets_go_who_waited),
            SUITE_TEST(a_stopped_flusher_gives_its_references_back),
+           SUITE_TEST(a_shorter_interval_holds_at_once),
+           SUITE_TEST(a_partition_that_ends_is_not_held_until_its_time_to_flush),
            SUITE_TEST(loops_and_flusher_answer_each_append_once))
