@@ -26,6 +26,7 @@
 
 struct server {
     const struct server_options *options;
+    pthread_mutex_t settings_lock; /* for changes at run time */
     struct settings *settings;
     struct diag diag;
     struct handler_settings handlers;
@@ -39,6 +40,7 @@ struct server {
     char host[256]; /* advertised */
     int port;
     int signals_fd;
+    uint32_t connections_max;
     int exit_status;
     bool is_done;
     int64_t watchdog_ns; /* 0: none */
@@ -65,13 +67,18 @@ static int64_t watchdog_interval_ns(void)
 
 /* ---- settings for the rooms ---------------------------------------------------------------------------- */
 
-static void visit_settings(const void *settings, request_setting_visitor *visitor, void *arg)
+/* On an I/O loop, while the server's thread may take over others. */
+static void visit_settings(const void *arg, request_setting_visitor *visitor, void *visitor_arg)
 {
-    settings_visit(settings, visitor, arg);
+    struct server *server = (struct server *)(uintptr_t)arg;
+    pthread_mutex_lock(&server->settings_lock);
+    settings_visit(server->settings, visitor, visitor_arg);
+    pthread_mutex_unlock(&server->settings_lock);
 }
 
-static struct handler_settings handler_settings(const struct settings *s)
+static struct handler_settings handler_settings(const struct server *server)
 {
+    const struct settings *s = server->settings;
     return (struct handler_settings){
         .broker_id = s->broker_id,
         .software = "brookd " PACKAGE_VERSION,
@@ -86,7 +93,7 @@ static struct handler_settings handler_settings(const struct settings *s)
         .pulls_parked_per_connection_max = (uint32_t)s->fetch_max_parked,
         .expanded_bytes_max = (uint32_t)s->request_max_expanded_bytes,
         .visit_settings = visit_settings,
-        .settings = s,
+        .settings = server,
     };
 }
 
@@ -110,7 +117,7 @@ static struct net_settings net_settings(const struct server *server)
         .queued_bytes_max = (size_t)s->queued_max_bytes,
         .requests_in_flight_max = (uint32_t)s->queued_max_requests,
         .output_bytes_max = (size_t)s->queued_max_reply_bytes,
-        .connections_max = (uint32_t)s->max_connections,
+        .connections_max = server->connections_max,
         .connections_per_address_max = (uint32_t)s->max_connections_per_ip,
         .hello_ms_max = s->connection_setup_timeout_ms,
         .idle_ms_max = s->connections_max_idle_ms,
@@ -207,18 +214,29 @@ static void choose_advertised(struct server *server)
 
 /* ---- the process --------------------------------------------------------------------------------------- */
 
-static void raise_descriptors(const struct server *server)
+static void raise_descriptors(void)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
         return;
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
-    if (limit.rlim_cur != RLIM_INFINITY &&
-        limit.rlim_cur < (rlim_t)server->settings->max_connections + DESCRIPTORS_RESERVED)
-        diag_log(&server->diag, DIAG_INFO, "",
-                 "max.connections=%" PRId32 " can not be reached with %ju file descriptors",
-                 server->settings->max_connections, (uintmax_t)limit.rlim_cur);
+}
+
+/* Connections get what segments and the like leave of the descriptors. */
+static void limit_connections(struct server *server)
+{
+    struct rlimit limit;
+    server->connections_max = (uint32_t)server->settings->max_connections;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+        return;
+    rlim_t reserved = limit.rlim_cur / 4 < DESCRIPTORS_RESERVED ? limit.rlim_cur / 4 : DESCRIPTORS_RESERVED;
+    if (server->connections_max <= limit.rlim_cur - reserved)
+        return;
+    server->connections_max = (uint32_t)(limit.rlim_cur - reserved);
+    diag_log(&server->diag, DIAG_INFO, "",
+             "max.connections is %" PRIu32 ", not %" PRId32 ": there are %ju file descriptors",
+             server->connections_max, server->settings->max_connections, (uintmax_t)limit.rlim_cur);
 }
 
 static int catch_signals(struct server *server)
@@ -247,19 +265,13 @@ static void say_change(void *arg, const char *name, const char *from, const char
 
 static void take_over(struct server *server, const struct settings *fresh)
 {
-    struct settings *s = server->settings;
-    char *level = strdup(fresh->log_level);
-    if (level) {
-        free(s->log_level);
-        s->log_level = level;
-    }
-    s->max_connections = fresh->max_connections;
-    s->max_connections_per_ip = fresh->max_connections_per_ip;
-    s->connections_max_idle_ms = fresh->connections_max_idle_ms;
-    s->connection_setup_timeout_ms = fresh->connection_setup_timeout_ms;
-    s->socket_request_timeout_ms = fresh->socket_request_timeout_ms;
-    s->socket_send_timeout_ms = fresh->socket_send_timeout_ms;
-    set_diag(server);
+    pthread_mutex_lock(&server->settings_lock);
+    settings_take_over(server->settings, fresh);
+    pthread_mutex_unlock(&server->settings_lock);
+    enum diag_level level;
+    if (diag_level_parse(server->settings->log_level, &level) == 0)
+        __atomic_store_n(&server->diag.level_min, level, __ATOMIC_RELAXED);
+    limit_connections(server);
     struct net_settings net = net_settings(server);
     net_configure(server->net, &net);
 }
@@ -347,8 +359,9 @@ static int start(struct server *server, struct brook_error *error)
         r = split_addresses(server);
     if (r < 0)
         return brook_error_set(error, r, "%s", brook_error_text(r));
-    raise_descriptors(server);
-    server->handlers = handler_settings(server->settings);
+    raise_descriptors();
+    limit_connections(server);
+    server->handlers = handler_settings(server);
     struct net_settings net = net_settings(server);
     r = net_new(&net, &server->handlers, &server->diag, &server->net, error);
     if (r < 0)
@@ -385,6 +398,7 @@ int server_run(const struct server_options *options, struct settings *settings)
 {
     struct server server = {.options = options, .settings = settings, .signals_fd = -1, .inbox.fd = -1};
     struct brook_error error = {0};
+    pthread_mutex_init(&server.settings_lock, NULL);
     set_diag(&server);
     server.watchdog_ns = watchdog_interval_ns();
     diag_log(&server.diag, DIAG_INFO, "", "brookd " PACKAGE_VERSION " starts");
@@ -398,6 +412,7 @@ int server_run(const struct server_options *options, struct settings *settings)
         close(server.signals_fd);
     free(server.listeners);
     free(server.data_dirs);
+    pthread_mutex_destroy(&server.settings_lock);
     settings_free(server.settings);
     return server.exit_status;
 }

@@ -1,5 +1,6 @@
 #include "broker/settings.h"
 
+#include "broker/settings_check.h"
 #include "broker/settings_table.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/err.h"
@@ -7,40 +8,10 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define LINE_BYTES_MAX 8192
-
-/* ---- faults -------------------------------------------------------------------------------------------- */
-
-__attribute__((format(printf, 2, 3))) static void fault(struct settings_faults *faults, const char *format,
-                                                        ...)
-{
-    va_list args;
-    char *line;
-    va_start(args, format);
-    int n = vasprintf(&line, format, args);
-    va_end(args);
-    if (n < 0)
-        return;
-    char **lines = realloc(faults->lines, (faults->count + 1) * sizeof(char *));
-    if (!lines) {
-        free(line);
-        return;
-    }
-    faults->lines = lines;
-    faults->lines[faults->count++] = line;
-}
-
-void settings_faults_done(struct settings_faults *faults)
-{
-    for (size_t i = 0; i < faults->count; i++)
-        free(faults->lines[i]);
-    free(faults->lines);
-    *faults = (struct settings_faults){0};
-}
 
 /* ---- values -------------------------------------------------------------------------------------------- */
 
@@ -67,12 +38,12 @@ static int set_number(struct settings *s, const struct setting *row, const char 
     errno = 0;
     long long number = strtoll(value, &end, 10);
     if (end == value || *end || isspace((unsigned char)*value)) {
-        fault(faults, "%s: %s=%s is not a whole number", where, row->name, value);
+        settings_fault(faults, "%s: %s=%s is not a whole number", where, row->name, value);
         return -BROOK_E_CONFIG;
     }
     if (errno == ERANGE || number < row->min || number > row->max) {
-        fault(faults, "%s: %s=%s is outside %" PRId64 " to %" PRId64 "%s%s", where, row->name, value,
-              row->min, row->max, *row->unit ? " " : "", row->unit);
+        settings_fault(faults, "%s: %s=%s is outside %" PRId64 " to %" PRId64 "%s%s", where, row->name, value,
+                       row->min, row->max, *row->unit ? " " : "", row->unit);
         return -BROOK_E_CONFIG;
     }
     if (row->type == SETTING_INT)
@@ -86,7 +57,7 @@ static int set_text(struct settings *s, const struct setting *row, const char *v
                     struct settings_faults *faults)
 {
     if (row->type == SETTING_CHOICE && !is_among(row->choices, value)) {
-        fault(faults, "%s: %s=%s is none of %s", where, row->name, value, row->choices);
+        settings_fault(faults, "%s: %s=%s is none of %s", where, row->name, value, row->choices);
         return -BROOK_E_CONFIG;
     }
     char *copy = NULL;
@@ -133,10 +104,10 @@ static char *trim(char *text)
 static void say_unknown(const char *name, const char *where, struct settings_faults *faults)
 {
     if (strcmp(name, "durability") == 0)
-        fault(faults, "%s: there is no setting %s: it is a topic's, and log.durability is its default", where,
-              name);
+        settings_fault(faults, "%s: there is no setting %s: it is a topic's, and log.durability is its default",
+                       where, name);
     else
-        fault(faults, "%s: there is no setting %s", where, name);
+        settings_fault(faults, "%s: there is no setting %s", where, name);
 }
 
 /* One "key=value", in place. `seen`: where each row was set before, or NULL. */
@@ -145,7 +116,7 @@ static int take_assignment(struct settings *s, char *text, const char *where, ch
 {
     char *equals = strchr(text, '=');
     if (!equals) {
-        fault(faults, "%s: \"%s\" is not key=value", where, text);
+        settings_fault(faults, "%s: \"%s\" is not key=value", where, text);
         return -BROOK_E_CONFIG;
     }
     *equals = '\0';
@@ -157,7 +128,7 @@ static int take_assignment(struct settings *s, char *text, const char *where, ch
     }
     size_t index = (size_t)(row - settings_table);
     if (seen && seen[index]) {
-        fault(faults, "%s: %s was set before, at %s", where, name, seen[index]);
+        settings_fault(faults, "%s: %s was set before, at %s", where, name, seen[index]);
         return -BROOK_E_CONFIG;
     }
     if (seen && !(seen[index] = strdup(where)))
@@ -180,7 +151,7 @@ static int read_lines(struct settings *s, FILE *from, const char *name, char **s
         char where[512];
         snprintf(where, sizeof where, "%s:%d", name, number);
         if (!strchr(line, '\n') && !feof(from)) {
-            fault(faults, "%s: the line is longer than %d bytes", where, LINE_BYTES_MAX - 2);
+            settings_fault(faults, "%s: the line is longer than %d bytes", where, LINE_BYTES_MAX - 2);
             return -BROOK_E_CONFIG;
         }
         char *text = trim(line);
@@ -188,7 +159,7 @@ static int read_lines(struct settings *s, FILE *from, const char *name, char **s
             r = worst(r, take_assignment(s, text, where, seen, faults));
     }
     if (ferror(from)) {
-        fault(faults, "%s: %s", name, strerror(errno));
+        settings_fault(faults, "%s: %s", name, strerror(errno));
         return -BROOK_E_CONFIG;
     }
     return r;
@@ -199,7 +170,7 @@ static int read_file(struct settings *s, const char *name, struct settings_fault
     char *seen[SETTINGS_MAX] = {0};
     FILE *from = fopen(name, "re");
     if (!from) {
-        fault(faults, "%s: %s", name, strerror(errno));
+        settings_fault(faults, "%s: %s", name, strerror(errno));
         return -BROOK_E_CONFIG;
     }
     int r = read_lines(s, from, name, seen, faults);
@@ -220,106 +191,6 @@ static int take_overrides(struct settings *s, const char *const *overrides, size
         r = worst(r, take_assignment(s, trim(copy), "-o", NULL, faults));
     }
     return r;
-}
-
-/* ---- what does not go together ------------------------------------------------------------------------- */
-
-static bool is_given(const struct settings *s, const char *name)
-{
-    const struct setting *row = settings_table_find(name, strlen(name));
-    return s->is_given[row - settings_table];
-}
-
-static void check_required(const struct settings *s, struct settings_faults *faults)
-{
-    for (size_t i = 0; i < settings_table_count; i++)
-        if (settings_table[i].is_required && !s->is_given[i])
-            fault(faults, "%s must be set: %s", settings_table[i].name, settings_table[i].description);
-}
-
-static void check_sizes(const struct settings *s, struct settings_faults *faults)
-{
-    if (s->queued_max_bytes < (int64_t)s->socket_request_max_bytes + 4)
-        fault(faults,
-              "queued.max.bytes=%" PRId64 " has no room for one frame of socket.request.max.bytes=%" PRId32,
-              s->queued_max_bytes, s->socket_request_max_bytes);
-    if ((int64_t)s->message_max_bytes + 32768 > s->socket_request_max_bytes)
-        fault(faults,
-              "message.max.bytes=%" PRId32 " does not fit a frame of socket.request.max.bytes=%" PRId32,
-              s->message_max_bytes, s->socket_request_max_bytes);
-    if (s->message_max_bytes > s->log_segment_bytes)
-        fault(faults, "message.max.bytes=%" PRId32 " does not fit a file of log.segment.bytes=%" PRId64,
-              s->message_max_bytes, s->log_segment_bytes);
-    if (s->min_insync_replicas > s->default_replication_factor)
-        fault(faults,
-              "min.insync.replicas=%" PRId32 " is more than default.replication.factor=%" PRId32
-              ": acks=all could never succeed",
-              s->min_insync_replicas, s->default_replication_factor);
-}
-
-static void check_pairs(const struct settings *s, struct settings_faults *faults)
-{
-    if (is_given(s, "log.retention.ms") && is_given(s, "log.retention.hours"))
-        fault(faults, "log.retention.ms and log.retention.hours are both set: one of them says how long");
-    if (is_given(s, "log.roll.ms") && is_given(s, "log.roll.hours"))
-        fault(faults, "log.roll.ms and log.roll.hours are both set: one of them says how long");
-}
-
-static void check_list(const char *name, const char *list, struct settings_faults *faults)
-{
-    size_t count;
-    AUTO_FREE char **items = settings_split(list ? list : "", &count);
-    if (!items)
-        return;
-    if (!count)
-        fault(faults, "%s is empty", name);
-    for (size_t i = 0; i < count; i++)
-        for (size_t j = 0; j < i; j++)
-            if (strcmp(items[i], items[j]) == 0)
-                fault(faults, "%s names %s twice", name, items[i]);
-}
-
-const char *settings_strip_scheme(const char *listener)
-{
-    static const char plain[] = "PLAINTEXT://";
-    if (strncasecmp(listener, plain, sizeof plain - 1) == 0)
-        return listener + sizeof plain - 1;
-    return strstr(listener, "://") ? NULL : listener;
-}
-
-static void check_address(const char *name, const char *listener, bool is_advertised,
-                          struct settings_faults *faults)
-{
-    const char *address = settings_strip_scheme(listener);
-    const char *colon = address ? strrchr(address, ':') : NULL;
-    char *end = NULL;
-    if (!address) {
-        fault(faults, "%s: \"%s\": this version offers PLAINTEXT only", name, listener);
-        return;
-    }
-    long port = colon ? strtol(colon + 1, &end, 10) : -1;
-    if (!colon || end == colon + 1 || *end || port < 0 || port > 65535) {
-        fault(faults, "%s: \"%s\" is not host:port", name, listener);
-        return;
-    }
-    if (!is_advertised)
-        return;
-    size_t host = (size_t)(colon - address);
-    if (host == 0 || (host == 7 && strncmp(address, "0.0.0.0", 7) == 0) ||
-        (host == 4 && strncmp(address, "[::]", 4) == 0))
-        fault(faults, "%s: \"%s\" is not an address that a client could connect to", name, listener);
-}
-
-static void check_addresses(const struct settings *s, struct settings_faults *faults)
-{
-    size_t count;
-    check_list("listeners", s->listeners, faults);
-    check_list("log.dirs", s->log_dirs, faults);
-    AUTO_FREE char **items = settings_split(s->listeners ? s->listeners : "", &count);
-    for (size_t i = 0; items && i < count; i++)
-        check_address("listeners", items[i], false, faults);
-    if (s->advertised_listeners)
-        check_address("advertised.listeners", s->advertised_listeners, true, faults);
 }
 
 /* ---- the face ------------------------------------------------------------------------------------------ */
@@ -361,10 +232,7 @@ int settings_load(const char *file, const char *const *overrides, size_t overrid
         r = read_file(s, file, faults);
     r = worst(r, take_overrides(s, overrides, overrides_count, faults));
     if (r != -BROOK_E_NOMEM) {
-        check_required(s, faults);
-        check_sizes(s, faults);
-        check_pairs(s, faults);
-        check_addresses(s, faults);
+        settings_check(s, faults);
     }
     if (r == 0 && faults->count)
         r = -BROOK_E_CONFIG;
@@ -406,7 +274,7 @@ void settings_print(const struct settings *s, FILE *to)
           to);
     for (size_t i = 0; i < settings_table_count; i++) {
         const struct setting *row = &settings_table[i];
-        char value[4096];
+        char value[LINE_BYTES_MAX];
         format_value(s, row, value, sizeof value);
         if (!s->is_given[i] && !row->default_value)
             value[0] = '\0';
@@ -419,26 +287,39 @@ void settings_print(const struct settings *s, FILE *to)
 void settings_visit(const struct settings *s, settings_visitor *visitor, void *arg)
 {
     for (size_t i = 0; i < settings_table_count; i++) {
-        char value[4096] = "";
+        char value[LINE_BYTES_MAX] = "";
         if (s->is_given[i] || settings_table[i].default_value)
             format_value(s, &settings_table[i], value, sizeof value);
         visitor(arg, settings_table[i].name, value, !s->is_given[i], settings_table[i].description);
     }
 }
 
+int settings_take_over(struct settings *to, const struct settings *from)
+{
+    struct settings_faults none = {0};
+    for (size_t i = 0; i < settings_table_count; i++) {
+        char value[LINE_BYTES_MAX];
+        if (!settings_table[i].at_run_time)
+            continue;
+        format_value(from, &settings_table[i], value, sizeof value);
+        if (set(to, &settings_table[i], value, "", &none) < 0)
+            return -BROOK_E_NOMEM;
+        to->is_given[i] = from->is_given[i];
+    }
+    return 0;
+}
+
 void settings_compare(const struct settings *from, const struct settings *to, settings_change *change,
                       void *arg)
 {
     for (size_t i = 0; i < settings_table_count; i++) {
-        char before[4096], after[4096];
+        char before[LINE_BYTES_MAX], after[LINE_BYTES_MAX];
         format_value(from, &settings_table[i], before, sizeof before);
         format_value(to, &settings_table[i], after, sizeof after);
         if (strcmp(before, after) != 0)
             change(arg, settings_table[i].name, before, after, settings_table[i].at_run_time);
     }
 }
-
-/* ---- derived ------------------------------------------------------------------------------------------- */
 
 char **settings_split(const char *list, size_t *ret_count)
 {
@@ -457,16 +338,4 @@ char **settings_split(const char *list, size_t *ret_count)
     }
     *ret_count = count;
     return items;
-}
-
-int64_t settings_retention_ms(const struct settings *s)
-{
-    if (is_given(s, "log.retention.ms"))
-        return s->log_retention_ms;
-    return s->log_retention_hours < 0 ? -1 : (int64_t)s->log_retention_hours * 3600000;
-}
-
-int64_t settings_roll_ms(const struct settings *s)
-{
-    return is_given(s, "log.roll.ms") ? s->log_roll_ms : (int64_t)s->log_roll_hours * 3600000;
 }

@@ -103,6 +103,10 @@ typedef void settings_change(void *arg, const char *name, const char *from, cons
 void settings_compare(const struct settings *from, const struct settings *to, settings_change *change,
                       void *arg);
 
+/* Take over from `from` what may change while the broker runs. Returns 0 or -BROOK_E_NOMEM (some are taken
+ * then). */
+int settings_take_over(struct settings *to, const struct settings *from);
+
 /* ---- derived ------------------------------------------------------------------------------------------- */
 
 /* Split a comma separated list; free() the array, whose strings lie in it. NULL: out of memory. */

@@ -17,7 +17,7 @@ struct attempt {
     uint64_t serial;
 };
 
-/* ---- results ---------------------------------------------------------------------------------------------------- */
+/* ---- results ---------------------------------------------------------------------------------------- */
 
 void *admin_result_new(size_t bytes, struct arena **ret_arena)
 {
@@ -47,7 +47,7 @@ const char *admin_text(struct arena *arena, const ProtobufCBinaryData *bytes)
     return text ? text : "";
 }
 
-/* ---- on the loop ------------------------------------------------------------------------------------------------- */
+/* ---- on the loop ------------------------------------------------------------------------------------ */
 
 bool admin_is_passing(int code)
 {
@@ -189,7 +189,7 @@ static void give_up(void *arg)
     admin_finish(call->admin, q, -BROOK_E_TIMED_OUT, &error);
 }
 
-/* ---- the caller's side ----------------------------------------------------------------------------------------- */
+/* ---- the caller's side ------------------------------------------------------------------------------ */
 
 static void wait_done(brook_admin *admin, struct admin_question *q)
 {
@@ -252,8 +252,8 @@ int brook_admin_new(const brook_config *config, brook_admin **ret_admin, struct 
     pthread_mutex_init(&admin->lock, NULL);
     pthread_cond_init(&admin->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    admin->listener = (struct client_listener){
-        .channel_ready = on_channel, .metadata_changed = on_metadata, .arg = admin};
+    admin->listener =
+        (struct client_listener){.channel_ready = on_channel, .metadata_changed = on_metadata, .arg = admin};
     admin->again = client_timer_new(admin->client, on_again, admin);
     if (!admin->again) {
         client_free(admin->client);

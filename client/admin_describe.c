@@ -41,7 +41,7 @@ static int run(brook_admin *admin, Brook__Request *request,
     return r;
 }
 
-/* ---- the cluster --------------------------------------------------------------------------------------------------- */
+/* ---- the cluster ------------------------------------------------------------------------------------ */
 
 static const int32_t *copy_ids(struct arena *a, const int32_t *ids, size_t count)
 {
@@ -56,7 +56,8 @@ static const struct brook_partition *copy_partitions(struct arena *a, const Broo
     struct brook_partition *list = arena_alloc(a, (info->n_partitions + 1) * sizeof *list);
     for (size_t i = 0; list && i < info->n_partitions; i++) {
         const Brook__PartitionInfo *p = info->partitions[i];
-        list[i] = (struct brook_partition){.partition = p->partition, .leader = p->leader,
+        list[i] = (struct brook_partition){.partition = p->partition,
+                                           .leader = p->leader,
                                            .leader_epoch = p->leader_epoch,
                                            .replicas = copy_ids(a, p->replicas, p->n_replicas),
                                            .replicas_count = p->n_replicas,
@@ -101,7 +102,8 @@ static const struct brook_broker *copy_brokers(struct arena *a, const Brook__Met
     struct brook_broker *list = arena_alloc(a, (answer->n_brokers + 1) * sizeof *list);
     for (size_t i = 0; list && i < answer->n_brokers; i++) {
         const Brook__BrokerInfo *info = answer->brokers[i];
-        list[i] = (struct brook_broker){.id = info->broker_id, .host = admin_text(a, &info->host),
+        list[i] = (struct brook_broker){.id = info->broker_id,
+                                        .host = admin_text(a, &info->host),
                                         .port = (int32_t)info->port,
                                         .rack = info->has_rack ? admin_text(a, &info->rack) : NULL};
     }
@@ -159,7 +161,7 @@ void brook_cluster_free(struct brook_cluster *cluster)
     admin_result_free(cluster);
 }
 
-/* ---- settings -------------------------------------------------------------------------------------------------------- */
+/* ---- settings --------------------------------------------------------------------------------------- */
 
 static int take_entries(struct result *result, Brook__DescribedEntry *const *entries, size_t count,
                         struct brook_error *error)
@@ -181,16 +183,20 @@ static int take_entries(struct result *result, Brook__DescribedEntry *const *ent
     return give(result, face);
 }
 
-static int take_broker_config(struct admin_question *q, const Brook__Response *response, struct brook_error *error)
+static int take_broker_config(struct admin_question *q, const Brook__Response *response,
+                              struct brook_error *error)
 {
     if (response->body_case != BROOK__RESPONSE__BODY_DESCRIBE_CONFIGS)
         return unexpected(error);
-    return take_entries(q->arg, response->describe_configs->broker, response->describe_configs->n_broker, error);
+    return take_entries(q->arg, response->describe_configs->broker, response->describe_configs->n_broker,
+                        error);
 }
 
-static int take_topic_config(struct admin_question *q, const Brook__Response *response, struct brook_error *error)
+static int take_topic_config(struct admin_question *q, const Brook__Response *response,
+                             struct brook_error *error)
 {
-    if (response->body_case != BROOK__RESPONSE__BODY_DESCRIBE_CONFIGS || response->describe_configs->n_topics != 1)
+    if (response->body_case != BROOK__RESPONSE__BODY_DESCRIBE_CONFIGS ||
+        response->describe_configs->n_topics != 1)
         return unexpected(error);
     const Brook__DescribedConfig *topic = response->describe_configs->topics[0];
     int r = envelope_status_read(topic->status, error);
@@ -221,7 +227,7 @@ void brook_config_entries_free(struct brook_config_entries *entries)
     admin_result_free(entries);
 }
 
-/* ---- groups ---------------------------------------------------------------------------------------------------------- */
+/* ---- groups ----------------------------------------------------------------------------------------- */
 
 static const char *const *copy_names(struct arena *a, const ProtobufCBinaryData *names, size_t count)
 {
@@ -272,7 +278,8 @@ static const struct brook_group_member *copy_members(struct arena *a, const Broo
     struct brook_group_member *list = arena_alloc(a, (info->n_members + 1) * sizeof *list);
     for (size_t i = 0; list && i < info->n_members; i++) {
         const Brook__GroupMember *m = info->members[i];
-        list[i] = (struct brook_group_member){.id = admin_text(a, &m->member), .host = admin_text(a, &m->host),
+        list[i] = (struct brook_group_member){.id = admin_text(a, &m->member),
+                                              .host = admin_text(a, &m->host),
                                               .topics = copy_names(a, m->topics, m->n_topics),
                                               .topics_count = m->n_topics,
                                               .is_pattern = m->is_pattern};
@@ -287,17 +294,21 @@ static const struct brook_group_partition *copy_owned(struct arena *a, const Bro
     struct brook_group_partition *list = arena_alloc(a, (info->n_partitions + 1) * sizeof *list);
     for (size_t i = 0; list && i < info->n_partitions; i++) {
         const Brook__GroupPartition *p = info->partitions[i];
-        list[i] = (struct brook_group_partition){.topic = admin_text(a, &p->topic), .partition = p->partition,
-                                                 .owner = p->has_owner ? admin_text(a, &p->owner) : NULL,
-                                                 .assigned = p->has_assigned ? admin_text(a, &p->assigned) : NULL,
-                                                 .offset = p->offset, .end = -1};
+        list[i] =
+            (struct brook_group_partition){.topic = admin_text(a, &p->topic),
+                                           .partition = p->partition,
+                                           .owner = p->has_owner ? admin_text(a, &p->owner) : NULL,
+                                           .assigned = p->has_assigned ? admin_text(a, &p->assigned) : NULL,
+                                           .offset = p->offset,
+                                           .end = -1};
     }
     return list;
 }
 
 static int take_group(struct admin_question *q, const Brook__Response *response, struct brook_error *error)
 {
-    if (response->body_case != BROOK__RESPONSE__BODY_DESCRIBE_GROUPS || response->describe_groups->n_groups != 1)
+    if (response->body_case != BROOK__RESPONSE__BODY_DESCRIBE_GROUPS ||
+        response->describe_groups->n_groups != 1)
         return unexpected(error);
     const Brook__GroupInfo *info = response->describe_groups->groups[0];
     int r = envelope_status_read(info->status, error);
@@ -307,9 +318,12 @@ static int take_group(struct admin_question *q, const Brook__Response *response,
     struct brook_group *group = admin_result_new(sizeof *group, &a);
     if (!group)
         return no_memory(error);
-    *group = (struct brook_group){.name = admin_text(a, &info->group), .strategy = admin_text(a, &info->strategy),
-                                  .members = copy_members(a, info), .members_count = info->n_members,
-                                  .partitions = copy_owned(a, info), .partitions_count = info->n_partitions};
+    *group = (struct brook_group){.name = admin_text(a, &info->group),
+                                  .strategy = admin_text(a, &info->strategy),
+                                  .members = copy_members(a, info),
+                                  .members_count = info->n_members,
+                                  .partitions = copy_owned(a, info),
+                                  .partitions_count = info->n_partitions};
     if (!group->members || !group->partitions) {
         admin_result_free(group);
         return no_memory(error);

@@ -116,7 +116,8 @@ static void fill_partition(const struct lookup_offsets *l, size_t place, const s
     to->has_topic_id = to->has_partition = to->has_query = 1;
     to->topic_id = envelope_bytes(topic->topic_id, sizeof topic->topic_id);
     to->partition = at->partition;
-    to->query = at->offset == BROOK_OFFSET_EARLIEST ? BROOK__OFFSET_QUERY__EARLIEST : BROOK__OFFSET_QUERY__LATEST;
+    to->query =
+        at->offset == BROOK_OFFSET_EARLIEST ? BROOK__OFFSET_QUERY__EARLIEST : BROOK__OFFSET_QUERY__LATEST;
     if (l->timestamps) {
         to->query = BROOK__OFFSET_QUERY__BY_TIME;
         to->has_timestamp = 1;
@@ -140,8 +141,8 @@ static int32_t leader_of(struct lookup_offsets *l, size_t place, const struct me
         return -1;
     }
     if (at->partition >= topic->partitions_count) {
-        brook_error_set(&e->error, BROOK_E_UNKNOWN_PARTITION, "topic %s has %d partitions, no number %d", at->topic,
-                        topic->partitions_count, at->partition);
+        brook_error_set(&e->error, BROOK_E_UNKNOWN_PARTITION, "topic %s has %d partitions, no number %d",
+                        at->topic, topic->partitions_count, at->partition);
         e->state = ENTRY_DONE;
         return -1;
     }
@@ -238,8 +239,13 @@ int brook_admin_list_offsets(brook_admin *admin, struct brook_position *position
         return brook_error_set(error, BROOK_E_NOMEM, "out of memory");
     }
     struct admin_question q = {.ask = ask_leaders, .arg = l};
-    *l = (struct lookup_offsets){.refs = 1, .admin = admin, .question = &q, .positions = positions,
-                                 .timestamps = timestamps, .count = count, .entries = entries};
+    *l = (struct lookup_offsets){.refs = 1,
+                                 .admin = admin,
+                                 .question = &q,
+                                 .positions = positions,
+                                 .timestamps = timestamps,
+                                 .count = count,
+                                 .entries = entries};
     r = admin_run(admin, &q, timeout_ms, error);
     client_call(admin->client, detach, l);
     for (size_t i = 0; i < count; i++) {

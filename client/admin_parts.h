@@ -1,7 +1,7 @@
 /* The administration's insides, shared by its files (admin*.c).
  *
- * A call is a question: a request that any broker may answer, asked again until there is an answer or no time left.
- * The caller waits; the loop asks. One question at a time.
+ * A call is a question: a request that any broker may answer, asked again until there is an answer or no time
+ * left. The caller waits; the loop asks. One question at a time.
  */
 #ifndef BROOK_CLIENT_ADMIN_PARTS_H
 #define BROOK_CLIENT_ADMIN_PARTS_H
@@ -28,9 +28,11 @@ struct brook_admin {
 
 /* What is asked, and what to do with the answer. `ask` and `take` run on the loop. */
 struct admin_question {
-    /* Send what is to be sent now; called again whenever a channel or the metadata changed, and after a pause. */
+    /* Send what is to be sent now; called again whenever a channel or the metadata changed, and after a
+     * pause. */
     void (*ask)(brook_admin *admin, struct admin_question *question);
-    /* For the ordinary ask: the request, and its answer. `take` returns 0 or a code as the question's result. */
+    /* For the ordinary ask: the request, and its answer. `take` returns 0 or a code as the question's result.
+     */
     Brook__Request *request;
     int (*take)(struct admin_question *question, const Brook__Response *response, struct brook_error *error);
     void *arg;
@@ -49,7 +51,8 @@ int admin_run(brook_admin *admin, struct admin_question *question, int timeout_m
 /* The ordinary ask: `request` to any broker. */
 void admin_ask_any(brook_admin *admin, struct admin_question *question);
 /* End the question. [loop] */
-void admin_finish(brook_admin *admin, struct admin_question *question, int result, const struct brook_error *error);
+void admin_finish(brook_admin *admin, struct admin_question *question, int result,
+                  const struct brook_error *error);
 /* Ask again in a moment. [loop] */
 void admin_pause(brook_admin *admin, struct admin_question *question);
 int admin_time_left_ms(const struct admin_question *question);
@@ -60,7 +63,8 @@ bool admin_is_passing(int code);
 struct admin_result {
     struct arena *arena;
 };
-/* NULL: out of memory. The arena holds an admin_result followed by `bytes` zeroed bytes, which are returned. */
+/* NULL: out of memory. The arena holds an admin_result followed by `bytes` zeroed bytes, which are returned.
+ */
 void *admin_result_new(size_t bytes, struct arena **ret_arena);
 void admin_result_free(void *face);
 /* Text of a bytes field in the arena; "" when out of memory. */

@@ -10,7 +10,8 @@ static int check_name(const char *topic, struct brook_error *error)
 {
     if (topic && name_is_legal_topic(topic, strlen(topic)))
         return 0;
-    return brook_error_set(error, BROOK_E_ILLEGAL_NAME, "\"%.100s\" is not a legal topic name", topic ? topic : "");
+    return brook_error_set(error, BROOK_E_ILLEGAL_NAME, "\"%.100s\" is not a legal topic name",
+                           topic ? topic : "");
 }
 
 static int unexpected(struct brook_error *error)
@@ -24,7 +25,7 @@ static int take_results(Brook__TopicResult *const *results, size_t count, struct
     return count == 1 ? envelope_status_read(results[0]->status, error) : unexpected(error);
 }
 
-/* ---- create -------------------------------------------------------------------------------------------------------- */
+/* ---- create ----------------------------------------------------------------------------------------- */
 
 static int take_created(struct admin_question *q, const Brook__Response *response, struct brook_error *error)
 {
@@ -44,7 +45,8 @@ static int take_leaders(struct admin_question *q, const Brook__Response *respons
         if (topic->partitions[i]->leader < 0)
             return brook_error_set(error, BROOK_E_NO_LEADER, "partition %d has no leader yet",
                                    topic->partitions[i]->partition);
-    return topic->n_partitions > 0 ? 0 : brook_error_set(error, BROOK_E_NO_LEADER, "no partition is there yet");
+    return topic->n_partitions > 0 ? 0
+                                   : brook_error_set(error, BROOK_E_NO_LEADER, "no partition is there yet");
 }
 
 /* The broker that is asked may learn of the new topic a moment later: UNKNOWN_TOPIC is passing here, too. */
@@ -57,7 +59,8 @@ static int wait_for_leaders(brook_admin *admin, const char *topic, int timeout_m
     metadata.topics = &name;
     request.body_case = BROOK__REQUEST__BODY_METADATA;
     request.metadata = &metadata;
-    struct admin_question q = {.ask = admin_ask_any, .request = &request, .take = take_leaders, .repeatable = true};
+    struct admin_question q = {
+        .ask = admin_ask_any, .request = &request, .take = take_leaders, .repeatable = true};
     return admin_run(admin, &q, timeout_ms, error);
 }
 
@@ -115,7 +118,7 @@ int brook_admin_create_topic(brook_admin *admin, const char *topic, int32_t part
     return wait_for_leaders(admin, topic, timeout_ms < 0 ? -1 : left_ms > 0 ? (int)left_ms : 0, error);
 }
 
-/* ---- delete, grow ---------------------------------------------------------------------------------------------------- */
+/* ---- delete, grow ----------------------------------------------------------------------------------- */
 
 static int take_deleted(struct admin_question *q, const Brook__Response *response, struct brook_error *error)
 {
@@ -125,7 +128,8 @@ static int take_deleted(struct admin_question *q, const Brook__Response *respons
 }
 
 /* An unknown topic is no passing matter here: asking again does not help. */
-static int take_deleted_for_good(struct admin_question *q, const Brook__Response *response, struct brook_error *error)
+static int take_deleted_for_good(struct admin_question *q, const Brook__Response *response,
+                                 struct brook_error *error)
 {
     int *code = q->arg;
     int r = take_deleted(q, response, error);
@@ -148,7 +152,8 @@ int brook_admin_delete_topic(brook_admin *admin, const char *topic, int timeout_
     body.timeout_ms = (uint32_t)(timeout_ms < 0 ? INT32_MAX : timeout_ms);
     request.body_case = BROOK__REQUEST__BODY_DELETE_TOPICS;
     request.delete_topics = &body;
-    struct admin_question q = {.ask = admin_ask_any, .request = &request, .take = take_deleted_for_good, .arg = &code};
+    struct admin_question q = {
+        .ask = admin_ask_any, .request = &request, .take = take_deleted_for_good, .arg = &code};
     r = admin_run(admin, &q, timeout_ms, error);
     if (r == 0 && code == -BROOK_E_UNKNOWN_TOPIC)
         return brook_error_set(error, BROOK_E_UNKNOWN_TOPIC, "there is no topic %s", topic);

@@ -24,7 +24,7 @@ struct bootstrap {
     size_t found_count, found_room;
 };
 
-/* ---- bootstrap.servers ------------------------------------------------------------------------------- */
+/* ---- bootstrap.servers ------------------------------------------------------------------------------ */
 
 static int parse_port(const char *text, uint16_t *ret_port)
 {
@@ -84,7 +84,8 @@ int bootstrap_parse(const char *text, struct links_address **ret_addresses, size
         char shown[80];
         snprintf(shown, sizeof shown, "%s", entry);
         if (parse_entry(entry, &addresses[n++]) < 0)
-            return brook_error_set(error, BROOK_E_CONFIG, "bootstrap.servers: \"%s\" is not host:port", shown);
+            return brook_error_set(error, BROOK_E_CONFIG, "bootstrap.servers: \"%s\" is not host:port",
+                                   shown);
     }
     *ret_count = n;
     *ret_addresses = TAKE(addresses);
@@ -99,7 +100,7 @@ static void offer_configured(struct bootstrap *b, const char *servers)
         links_offer(b->links, addresses, count);
 }
 
-/* ---- /brokers/ids ------------------------------------------------------------------------------------ */
+/* ---- /brokers/ids ----------------------------------------------------------------------------------- */
 
 static void forget_found(struct bootstrap *b)
 {

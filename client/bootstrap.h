@@ -9,8 +9,8 @@
 
 struct bootstrap;
 
-/* Split "host:port,[v6]:port,host" (port 9092 where none is given). On success the caller owns *ret_addresses and
- * frees it with one free(). Returns 0, -BROOK_E_CONFIG with a sentence, or -BROOK_E_NOMEM. Pure. */
+/* Split "host:port,[v6]:port,host" (port 9092 where none is given). On success the caller owns *ret_addresses
+ * and frees it with one free(). Returns 0, -BROOK_E_CONFIG with a sentence, or -BROOK_E_NOMEM. Pure. */
 int bootstrap_parse(const char *text, struct links_address **ret_addresses, size_t *ret_count,
                     struct brook_error *error);
 #define BOOTSTRAP_PORT 9092

@@ -50,7 +50,7 @@ struct client {
     size_t adopted_count;
 };
 
-/* ---- timers ------------------------------------------------------------------------------------------ */
+/* ---- timers ----------------------------------------------------------------------------------------- */
 
 struct client_timer {
     struct event *event;
@@ -98,7 +98,7 @@ void client_timer_free(struct client_timer *timer)
     free(timer);
 }
 
-/* ---- listeners --------------------------------------------------------------------------------------- */
+/* ---- listeners -------------------------------------------------------------------------------------- */
 
 void client_listen(struct client *client, struct client_listener *listener)
 {
@@ -167,7 +167,7 @@ static void on_searching(void *arg)
     bootstrap_search(client->bootstrap);
 }
 
-/* ---- the loop ---------------------------------------------------------------------------------------- */
+/* ---- the loop --------------------------------------------------------------------------------------- */
 
 static void on_inbox(evutil_socket_t fd, short what, void *arg)
 {
@@ -243,7 +243,8 @@ static int check(const brook_config *config, struct brook_error *error)
     if (config_has(config, CONFIG_ZOOKEEPER_CONNECT))
         return coordinator_check_connect(config_text(config, CONFIG_ZOOKEEPER_CONNECT), error);
     if (!config_has(config, CONFIG_BOOTSTRAP_SERVERS))
-        return brook_error_set(error, BROOK_E_CONFIG, "neither zookeeper.connect nor bootstrap.servers is set");
+        return brook_error_set(error, BROOK_E_CONFIG,
+                               "neither zookeeper.connect nor bootstrap.servers is set");
     return 0;
 }
 
@@ -364,7 +365,7 @@ void client_call(struct client *client, void (*work)(void *arg), void *arg)
     pthread_mutex_destroy(&call.lock);
 }
 
-/* ---- parts ------------------------------------------------------------------------------------------- */
+/* ---- parts ------------------------------------------------------------------------------------------ */
 
 struct event_base *client_base(struct client *client)
 {
@@ -401,6 +402,11 @@ struct channel *client_channel(struct client *client, int32_t broker_id, enum cl
     return client->links ? links_channel(client->links, broker_id, lane) : NULL;
 }
 
+size_t client_message_bytes_max(struct client *client, int32_t broker_id)
+{
+    return client->links ? links_message_bytes_max(client->links, broker_id) : 0;
+}
+
 struct channel *client_any_channel(struct client *client)
 {
     return client->links ? links_any_channel(client->links) : NULL;
@@ -414,8 +420,8 @@ const struct brook_error *client_last_error(const struct client *client)
 /* A static member's session outlives the process: its id and password are kept in `state.dir`. */
 static void name_state_file(const brook_config *config, const char *ending, char *to, size_t room)
 {
-    snprintf(to, room, "%s/%s.%s.%s", config_text(config, CONFIG_STATE_DIR), config_text(config, CONFIG_GROUP_ID),
-             config_text(config, CONFIG_GROUP_INSTANCE_ID), ending);
+    snprintf(to, room, "%s/%s.%s.%s", config_text(config, CONFIG_STATE_DIR),
+             config_text(config, CONFIG_GROUP_ID), config_text(config, CONFIG_GROUP_INSTANCE_ID), ending);
 }
 
 void client_keep_session(struct client *client)

@@ -21,7 +21,7 @@ struct setting {
 };
 
 static const struct setting settings[CONFIG_COUNT] = {
-#define X(id, key, kind, standard, least, most, choices, description) \
+#define X(id, key, kind, standard, least, most, choices, description)                                        \
     [CONFIG_##id] = {key, kind, standard, least, most, choices, description},
     CONFIG_KEYS(X)
 #undef X
@@ -64,7 +64,8 @@ static int parse_number(const struct setting *s, const char *text, int64_t *ret,
 static int parse_flag(const struct setting *s, const char *text, int64_t *ret, struct brook_error *error)
 {
     if (strcmp(text, "true") != 0 && strcmp(text, "false") != 0)
-        return brook_error_set(error, BROOK_E_CONFIG, "%s: \"%.60s\" is neither true nor false", s->key, text);
+        return brook_error_set(error, BROOK_E_CONFIG, "%s: \"%.60s\" is neither true nor false", s->key,
+                               text);
     *ret = text[0] == 't';
     return 0;
 }
@@ -173,7 +174,8 @@ static char *trim(char *text)
     return text;
 }
 
-static int load_line(brook_config *config, char *line, const char *file, int number, struct brook_error *error)
+static int load_line(brook_config *config, char *line, const char *file, int number,
+                     struct brook_error *error)
 {
     line = trim(line);
     if (*line == '\0' || *line == '#')
@@ -258,6 +260,7 @@ static void to_callback(void *arg, enum diag_level level, const char *subject, c
 
 void config_diag(const brook_config *config, struct diag *diag)
 {
-    *diag = (struct diag){.level_min = config->log ? DIAG_DEBUG : DIAG_ERROR, .sink = to_callback,
+    *diag = (struct diag){.level_min = config->log ? DIAG_DEBUG : DIAG_ERROR,
+                          .sink = to_callback,
                           .sink_arg = (void *)(uintptr_t)config};
 }

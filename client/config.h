@@ -1,7 +1,7 @@
 /* Reading settings inside the library: by identifier, checked and converted when they were set.
  *
- * Wraps the table of client/config_keys.h; the public face is <brook/config.h>. A configuration is not locked:
- * handles take a copy and only read it, which any thread may do.
+ * Wraps the table of client/config_keys.h; the public face is <brook/config.h>. A configuration is not
+ * locked: handles take a copy and only read it, which any thread may do.
  */
 #ifndef BROOK_CLIENT_CONFIG_H
 #define BROOK_CLIENT_CONFIG_H
@@ -17,7 +17,7 @@ enum config_id {
 #define X(id, key, kind, standard, least, most, choices, description) CONFIG_##id,
     CONFIG_KEYS(X)
 #undef X
-    CONFIG_COUNT
+        CONFIG_COUNT
 };
 
 /* The value as text, never NULL. Good for the configuration's life. */

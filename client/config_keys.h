@@ -2,7 +2,7 @@
  * brook_config_set(), the getters of client/config.h, `brook config`, and the manual page brook-config(5).
  *
  * X(identifier, key, kind, standard, least, most, choices, description)
- *   kind      TEXT, NUMBER, BYTES, MS (numbers with a unit), FLAG (true, false), CHOICE (`choices`, split by |)
+ *   kind      TEXT, NUMBER, BYTES, MS (numbers with a unit), FLAG, CHOICE (`choices`, split by |)
  *   standard  the default, as text; "" is allowed for TEXT only
  *   least, most  the range of numbers, both ends included
  */
@@ -16,7 +16,8 @@
     X(ZOOKEEPER_CONNECT, "zookeeper.connect", TEXT, "", 0, 0, NULL, \
       "ZooKeeper servers, host:port,host:port/chroot. Brokers are found there; groups need it.") \
     X(BOOTSTRAP_SERVERS, "bootstrap.servers", TEXT, "", 0, 0, NULL, \
-      "Brokers to ask first, host:port,host:port. Takes precedence over zookeeper.connect for finding brokers.") \
+      "Brokers to ask first, host:port,host:port. Takes precedence over zookeeper.connect for finding" \
+      " brokers.") \
     X(CLIENT_ID, "client.id", TEXT, "libbrook", 0, 0, NULL, \
       "Name of this client in the brokers' logs and quotas, at most 255 bytes.") \
     X(METADATA_MAX_AGE, "metadata.max.age.ms", MS, "300000", 100, CONFIG_YEAR_MS, NULL, \
@@ -36,9 +37,11 @@
 
 #define CONFIG_KEYS_PRODUCER(X) \
     X(ACKS, "acks", CHOICE, "all", 0, 0, "all|leader|none|-1|1|0", \
-      "When a record counts as stored: all (in-sync replicas have it), leader (its leader has it), none (sent).") \
+      "When a record counts as stored: all (in-sync replicas have it), leader (its leader has it), " \
+      "none (sent).") \
     X(BATCH_SIZE, "batch.size", BYTES, "262144", 1, CONFIG_GIB, NULL, \
-      "Close a partition's batch when its records reach this size. 1: one record per batch and per request.") \
+      "Close a partition's batch when its records reach this size. 1: one record per batch and per " \
+      "request.") \
     X(BATCH_RECORDS_MAX, "batch.records.max", NUMBER, "1000000", 1, 1000000, NULL, \
       "Close a partition's batch at this number of records.") \
     X(LINGER, "linger.ms", MS, "5", 0, 900000, NULL, \
@@ -58,27 +61,31 @@
     X(MAX_IN_FLIGHT, "max.in.flight.requests.per.connection", NUMBER, "32", 1, 100000, NULL, \
       "Produce requests that may be on their way to one broker.") \
     X(MAX_IN_FLIGHT_PARTITION, "max.in.flight.requests.per.partition", NUMBER, "0", 0, 100000, NULL, \
-      "Produce requests that may be on their way for one partition. 0: one, so that a batch that has to be sent " \
-      "again never comes behind a later one; but as many as the connection allows where retries is 0. More than " \
-      "one with retries risks the order of records.") \
+      "Produce requests that may be on their way for one partition. 0: one, so that a batch that has " \
+      "to be sent again never comes behind a later one; but as many as the connection allows where " \
+      "retries is 0. More than one with retries risks the order of records.") \
     X(MAX_REQUEST_SIZE, "max.request.size", BYTES, "2097152", 1024, CONFIG_GIB, NULL, \
-      "The largest record, and about the largest request: batches of several partitions share one up to this size.") \
+      "The largest record, and about the largest request: batches of several partitions share one up " \
+      "to this size.") \
     X(PARTITIONER, "partitioner", CHOICE, "murmur2", 0, 0, "murmur2|random", \
-      "Partition of a record that names none: murmur2 of its key as Kafka's producer does; without a key, and " \
-      "always with random, one partition at random until its batch is full.") \
+      "Partition of a record that names none: murmur2 of its key as Kafka's producer does; without a " \
+      "key, and always with random, one partition at random until its batch is full.") \
     X(STATISTICS_INTERVAL, "statistics.interval.ms", MS, "0", 0, 86400000, NULL, \
       "Write statistics to the log callback at this interval. 0: never.")
 
 #define CONFIG_KEYS_CONSUMER(X) \
     X(GROUP_ID, "group.id", TEXT, "", 0, 0, NULL, "The group that shares the topics; at most 100 bytes.") \
     X(GROUP_INSTANCE_ID, "group.instance.id", TEXT, "", 0, 0, NULL, \
-      "Name of a static member, unique in its group: it keeps its partitions over a restart. Needs state.dir.") \
+      "Name of a static member, unique in its group: it keeps its partitions over a restart. Needs " \
+      "state.dir.") \
     X(STATE_DIR, "state.dir", TEXT, "", 0, 0, NULL, \
       "Directory in which static members keep their ZooKeeper session.") \
     X(SESSION_TIMEOUT, "session.timeout.ms", MS, "10000", 100, 3600000, NULL, \
-      "A member that is not heard of for this long loses its partitions. Asked for; ZooKeeper may answer another.") \
+      "A member that is not heard of for this long loses its partitions. Asked for; ZooKeeper may " \
+      "answer another.") \
     X(AUTO_OFFSET_RESET, "auto.offset.reset", CHOICE, "latest", 0, 0, "earliest|latest|none", \
-      "Where to begin when the group has no offset, or the offset is not in the log any more. none: an error.") \
+      "Where to begin when the group has no offset, or the offset is not in the log any more. none: " \
+      "an error.") \
     X(ENABLE_AUTO_COMMIT, "enable.auto.commit", FLAG, "true", 0, 0, NULL, \
       "Commit offsets of released batches by itself.") \
     X(AUTO_COMMIT_INTERVAL, "auto.commit.interval.ms", MS, "5000", 10, 86400000, NULL, \
@@ -88,10 +95,11 @@
     X(REBALANCE_DRAIN, "rebalance.drain.ms", MS, "5000", 0, 3600000, NULL, \
       "Time for the application to finish what it holds of a partition that goes to another member.") \
     X(REBALANCE_SETTLE, "rebalance.settle.ms", MS, "200", 0, 60000, NULL, \
-      "Wait about this long after a change in the group before assigning anew, so that changes come together.") \
+      "Wait about this long after a change in the group before assigning anew, so that changes come " \
+      "together.") \
     X(GROUP_ON_LEASE_LOSS, "group.on.lease.loss", CHOICE, "stop", 0, 0, "stop|continue", \
-      "What to do when ZooKeeper was not heard of for half the session timeout: stop delivering, or continue and " \
-      "risk that records are delivered twice.") \
+      "What to do when ZooKeeper was not heard of for half the session timeout: stop delivering, or " \
+      "continue and risk that records are delivered twice.") \
     X(PARTITION_ASSIGNMENT_STRATEGY, "partition.assignment.strategy", CHOICE, "sticky", 0, 0, \
       "range|roundrobin|sticky", "How a group divides partitions; the oldest member's wins.") \
     X(FETCH_MIN_BYTES, "fetch.min.bytes", BYTES, "1", 0, CONFIG_GIB, NULL, \

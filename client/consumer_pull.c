@@ -13,6 +13,8 @@
 #define PULLS_IN_FLIGHT_MAX 2
 /* Partitions named in one pull; the rest follows in the next. */
 #define NAMES_PER_PULL_MAX 5000
+/* Of a partition whose records came: it has to be named again, also where they were of no use. */
+#define NAMED_NOWHERE (-1)
 #define PULL_BYTES_MIN ((size_t)64 << 10)
 #define BACKOFF_MS_MIN 50
 #define BACKOFF_MS_MAX 1000
@@ -234,9 +236,12 @@ static struct consumer_partition *find_asked(const struct pull *pull, const Broo
     memcpy(id.topic_id, pulled->topic_id.data, TOPIC_ID_BYTES);
     id.partition = pulled->partition;
     struct consumer_partition *p = set_find_id(puller->f->set, &id);
-    bool was_asked = p && p->puller == puller && is_named(puller, p) &&
-                     p->named_generation == p->generation && pull->sequence >= p->named_since;
-    return was_asked && p->life == PARTITION_LIVE && p->position.phase == POSITION_KNOWN ? p : NULL;
+    if (!p || p->puller != puller || !is_named(puller, p) || pull->sequence < p->named_since)
+        return NULL;
+    if (pulled->records_bytes > 0)
+        p->named_offset = NAMED_NOWHERE;
+    bool is_current = p->named_generation == p->generation && p->life == PARTITION_LIVE;
+    return is_current && p->position.phase == POSITION_KNOWN ? p : NULL;
 }
 
 static void take_partition(const struct pull *pull, const Brook__PulledPartition *pulled, struct slab *slab,

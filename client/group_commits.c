@@ -198,7 +198,8 @@ static struct lane *lane_new(const char *topic, int32_t partition)
     return lane;
 }
 
-int group_commits_open(struct group_commits *c, const char *topic, int32_t partition, int64_t stored, int32_t version)
+int group_commits_open(struct group_commits *c, const char *topic, int32_t partition, int64_t stored,
+                       int32_t version)
 {
     group_commits_close(c, topic, partition, -BROOK_E_FENCED);
     struct lane *lane = lane_new(topic, partition);
@@ -398,8 +399,8 @@ static void back_off(struct lane *lane, int64_t now_ms)
     lane->not_before_ms = now_ms + lane->retry_ms;
 }
 
-/* Whether an answer leaves it open if the commit was carried out, or refuses it for a reason that may be out of
- * date. */
+/* Whether an answer leaves it open if the commit was carried out, or refuses it for a reason that may be out
+ * of date. */
 static bool is_doubtful(int err)
 {
     enum brook_advice advice = brook_error_advice(err);
@@ -470,8 +471,8 @@ void group_commits_tick(struct group_commits *c, int64_t now_ms)
     while ((call = find_late(c, now_ms)) != NULL) {
         if (!call->err) {
             call->err = -BROOK_E_TIMED_OUT;
-            call->which =
-                (struct brook_position){call->waits[0].topic, call->waits[0].partition, call->waits[0].offset};
+            call->which = (struct brook_position){call->waits[0].topic, call->waits[0].partition,
+                                                  call->waits[0].offset};
         }
         /* Its waits stay in their lanes, and it with them. */
         call_finish(call);

@@ -125,8 +125,9 @@ static void find_subscribers(struct compute *c, size_t topic)
     int32_t *subscribers = c->subscribers + topic * c->members_count;
     for (size_t i = 0; i < c->members_count; i++) {
         size_t first = (size_t)c->first_alike[i];
-        c->takes[i] = first < i ? c->takes[first]
-                                : group_view_subscribes(c->members[i], c->view->topics[topic].name, c->patterns);
+        c->takes[i] = first < i
+                          ? c->takes[first]
+                          : group_view_subscribes(c->members[i], c->view->topics[topic].name, c->patterns);
         if (c->takes[i])
             subscribers[plan->subscribers_count++] = (int32_t)i;
     }
@@ -137,10 +138,11 @@ static int plan_topic(struct compute *c, size_t topic, struct znode_assignment_t
 {
     const struct group_view_topic *t = &c->view->topics[topic];
     const struct znode_assignment_topic *old = old_topic(c->view, topic);
-    *ret = (struct znode_assignment_topic){.name = strdup(t->name),
-                                           .zxid = t->zxid,
-                                           .partitions_count = t->partitions_count,
-                                           .owner = malloc((size_t)(t->partitions_count + 1) * sizeof *ret->owner)};
+    *ret = (struct znode_assignment_topic){
+        .name = strdup(t->name),
+        .zxid = t->zxid,
+        .partitions_count = t->partitions_count,
+        .owner = malloc((size_t)(t->partitions_count + 1) * sizeof *ret->owner)};
     if (!ret->name || !ret->owner)
         return -BROOK_E_NOMEM;
     for (int32_t p = 0; p < t->partitions_count; p++) {
@@ -174,7 +176,8 @@ static int fill(struct compute *c, enum assign_strategy strategy, struct znode_a
     return assign_compute(strategy, c->plans, view->topics_count, c->members_count);
 }
 
-int group_compute(const struct group_view *view, struct topic_patterns *patterns, struct znode_assignment *ret)
+int group_compute(const struct group_view *view, struct topic_patterns *patterns,
+                  struct znode_assignment *ret)
 {
     struct compute c;
     enum assign_strategy strategy;

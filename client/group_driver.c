@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #define NS_PER_MS 1000000
-/* The machine is looked at this often without a reason, and more often while the application's next poll is what it
- * waits for. */
+/* The machine is looked at this often without a reason, and more often while the application's next poll is
+ * what it waits for. */
 #define TICK_MS 1000
 #define TICK_AWAY_MS 100
 
@@ -135,7 +135,7 @@ static void on_channel_ready(void *arg, int32_t broker_id, enum client_lane lane
         after_event(arg);
 }
 
-/* ---- commits and the machine ---------------------------------------------------------------------------- */
+/* ---- commits and the machine --------------------------------------------------------------------------- */
 
 static void on_doubt(void *arg, const char *topic, int32_t partition, int err)
 {
@@ -145,10 +145,11 @@ static void on_doubt(void *arg, const char *topic, int32_t partition, int err)
 
 static void on_finished(void *arg, const char *topic, int32_t partition)
 {
-    group_step(arg, (struct group_event){.kind = GROUP_EVENT_DRAINED, .topic = topic, .partition = partition});
+    group_step(arg,
+               (struct group_event){.kind = GROUP_EVENT_DRAINED, .topic = topic, .partition = partition});
 }
 
-/* ---- making --------------------------------------------------------------------------------------------- */
+/* ---- making -------------------------------------------------------------------------------------------- */
 
 /* The short name of this machine, in the alphabet of member ids. */
 static void name_host(char *to, size_t room)
@@ -178,7 +179,8 @@ static int check_settings(const brook_config *config, struct brook_error *error)
     if (!instance[0])
         return 0;
     if (!name_is_legal_member(instance, strlen(instance)) || strchr(instance, ':'))
-        return brook_error_set(error, BROOK_E_CONFIG, "group.instance.id \"%.100s\" is not a legal name", instance);
+        return brook_error_set(error, BROOK_E_CONFIG, "group.instance.id \"%.100s\" is not a legal name",
+                               instance);
     if (!config_has(config, CONFIG_STATE_DIR))
         return brook_error_set(error, BROOK_E_CONFIG, "group.instance.id needs state.dir");
     return 0;
@@ -195,7 +197,8 @@ static int make_parts(struct group *g, const brook_config *config)
         .deliver_without_lease = g->continues_without_lease,
         .seed = (uint64_t)clock_boot_ns() ^ ((uint64_t)getpid() << 32) ^ (uint64_t)(uintptr_t)g,
     };
-    int err = assign_strategy_parse(config_text(config, CONFIG_PARTITION_ASSIGNMENT_STRATEGY), &settings.strategy);
+    int err =
+        assign_strategy_parse(config_text(config, CONFIG_PARTITION_ASSIGNMENT_STRATEGY), &settings.strategy);
     struct group_commits_events events = {.doubt = on_doubt, .finished = on_finished, .arg = g};
     g->patterns = topic_patterns_new();
     g->timer = client_timer_new(g->client, on_timer, g);
@@ -233,9 +236,11 @@ int group_new(struct client *client, const struct group_events *events, struct g
     g->events = *events;
     g->refs = 1;
     g->name = config_text(config, CONFIG_GROUP_ID);
-    g->instance_id = config_has(config, CONFIG_GROUP_INSTANCE_ID) ? config_text(config, CONFIG_GROUP_INSTANCE_ID) : NULL;
+    g->instance_id =
+        config_has(config, CONFIG_GROUP_INSTANCE_ID) ? config_text(config, CONFIG_GROUP_INSTANCE_ID) : NULL;
     name_host(g->host, sizeof g->host);
-    snprintf(g->incarnation, sizeof g->incarnation, "%016" PRIx64, (uint64_t)clock_boot_ns() * 0x9e3779b97f4a7c15u);
+    snprintf(g->incarnation, sizeof g->incarnation, "%016" PRIx64,
+             (uint64_t)clock_boot_ns() * 0x9e3779b97f4a7c15u);
     g->settle_ms = config_int(config, CONFIG_REBALANCE_SETTLE);
     g->request_timeout_ms = config_int(config, CONFIG_REQUEST_TIMEOUT);
     g->continues_without_lease = strcmp(config_text(config, CONFIG_GROUP_ON_LEASE_LOSS), "continue") == 0;
@@ -272,7 +277,7 @@ void group_free(struct group *g)
     group_unref(g);
 }
 
-/* ---- joining and leaving ---------------------------------------------------------------------------------- */
+/* ---- joining and leaving ------------------------------------------------------------------------------- */
 
 int group_subscribe(struct group *g, const char *const *topics, size_t count, const char *pattern,
                     struct brook_error *error)
@@ -300,15 +305,16 @@ void group_end_leave(struct group *g, int err)
         left(g->left_arg, err);
 }
 
-void group_leave(struct group *g, enum group_leave_mode mode, int timeout_ms, void (*done)(void *arg, int err),
-                 void *arg)
+void group_leave(struct group *g, enum group_leave_mode mode, int timeout_ms,
+                 void (*done)(void *arg, int err), void *arg)
 {
     group_end_leave(g, -BROOK_E_CLOSED);
     g->left = done;
     g->left_arg = arg;
     g->leave_deadline_ms = clock_boot_ms() + timeout_ms;
     g->leave_mode = g->instance_id ? mode : GROUP_LEAVE;
-    group_step(g, (struct group_event){.kind = GROUP_EVENT_LEAVE, .keep = g->leave_mode == GROUP_LEAVE_FOR_RESTART});
+    group_step(
+        g, (struct group_event){.kind = GROUP_EVENT_LEAVE, .keep = g->leave_mode == GROUP_LEAVE_FOR_RESTART});
 }
 
 bool group_keeps_session(const struct group *g)
@@ -316,7 +322,7 @@ bool group_keeps_session(const struct group *g)
     return g->keeps_session;
 }
 
-/* ---- the consumer's calls --------------------------------------------------------------------------------- */
+/* ---- the consumer's calls ------------------------------------------------------------------------------ */
 
 void group_drained(struct group *g, const char *topic, int32_t partition, int64_t offset)
 {
@@ -371,5 +377,6 @@ bool group_may_deliver(const struct group *g, uint64_t generation)
 
 void group_member_id(const struct group *g, char *buffer, size_t room)
 {
-    snprintf(buffer, room, "%s", group_member_is_registered(g->machine) ? group_member_get_id(g->machine) : "");
+    snprintf(buffer, room, "%s",
+             group_member_is_registered(g->machine) ? group_member_get_id(g->machine) : "");
 }

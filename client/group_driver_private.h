@@ -1,5 +1,5 @@
-/* Inside of the group driver: shared by group_{driver,effects,register,requests,watch}.c only. Loop thread, but where
- * marked [any].
+/* Inside of the group driver: shared by group_{driver,effects,register,requests,watch}.c only. Loop thread,
+ * but where marked [any].
  *
  *     group_driver.c    the public calls; steps; time
  *     group_effects.c   each effect of the machine, carried out or handed on

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* ---- to the consumer ------------------------------------------------------------------------------------ */
+/* ---- to the consumer ----------------------------------------------------------------------------------- */
 
 static void flush(struct group *g)
 {
@@ -54,7 +54,7 @@ static void hurry(struct group *g, const struct group_effect *e)
     group_drained(g, e->topic, e->partition, offset);
 }
 
-/* ---- what people should know ---------------------------------------------------------------------------- */
+/* ---- what people should know --------------------------------------------------------------------------- */
 
 static void fail(struct group *g, int code, const char *text)
 {
@@ -74,13 +74,14 @@ static void report(struct group *g, const struct group_effect *e)
         fail(g, BROOK_E_LOCKED, text);
         break;
     case GROUP_REPORT_UNREADABLE:
-        snprintf(text, sizeof text, "group %s: the stored offset of %.80s/%d makes no sense", g->name, e->topic,
-                 e->partition);
+        snprintf(text, sizeof text, "group %s: the stored offset of %.80s/%d makes no sense", g->name,
+                 e->topic, e->partition);
         fail(g, BROOK_E_BAD_ZNODE, text);
         break;
     case GROUP_REPORT_BLOCKED:
-        snprintf(text, sizeof text, "group %s: %.80s/%d is assigned here, but its owner does not let go of it",
-                 g->name, e->topic, e->partition);
+        snprintf(text, sizeof text,
+                 "group %s: %.80s/%d is assigned here, but its owner does not let go of it", g->name,
+                 e->topic, e->partition);
         fail(g, BROOK_E_OWNED, text);
         break;
     case GROUP_REPORT_TOO_LARGE:
@@ -88,19 +89,23 @@ static void report(struct group *g, const struct group_effect *e)
         fail(g, BROOK_E_NODE_TOO_LARGE, text);
         break;
     case GROUP_REPORT_STRATEGY:
-        group_log(g, DIAG_WARN, "the oldest member asks for a strategy that is not known here: others must assign");
+        group_log(g, DIAG_WARN,
+                  "the oldest member asks for a strategy that is not known here: others must assign");
         break;
     case GROUP_REPORT_AWAY:
         group_log(g, DIAG_WARN, "no poll within max.poll.interval.ms: leaving until the next one");
         break;
-    case GROUP_REPORT_EVICTED: group_log(g, DIAG_WARN, "the registration was taken away: joining again"); break;
+    case GROUP_REPORT_EVICTED:
+        group_log(g, DIAG_WARN, "the registration was taken away: joining again");
+        break;
     case GROUP_REPORT_LEASE_OVER:
-        group_log(g, DIAG_WARN, "ZooKeeper was not heard of for a session timeout: all partitions are given up");
+        group_log(g, DIAG_WARN,
+                  "ZooKeeper was not heard of for a session timeout: all partitions are given up");
         break;
     }
 }
 
-/* ---- all of them ---------------------------------------------------------------------------------------- */
+/* ---- all of them --------------------------------------------------------------------------------------- */
 
 static void reset(struct group *g)
 {

@@ -80,7 +80,8 @@ bool member_has_lease(const struct group_member *m)
 
 int member_reserve(struct group_member *m, size_t more)
 {
-    /* A partition queues at most UNWATCH, LOST, WATCH, CLAIM and the like in one step, a topic two watches. */
+    /* A partition queues at most UNWATCH, LOST, WATCH, CLAIM and the like in one step, a topic two
+     * watches. */
     size_t room = m->effects_count + 64 + 8 * (m->partitions_count + more) + 4 * (m->topics_count + more);
     if (room <= m->effects_capacity)
         return 0;
@@ -103,7 +104,8 @@ void member_push(struct group_member *m, struct group_effect effect)
     m->effects[(m->effects_first + m->effects_count++) % m->effects_capacity] = effect;
 }
 
-void member_report(struct group_member *m, enum group_report report, int err, const char *topic, int32_t partition)
+void member_report(struct group_member *m, enum group_report report, int err, const char *topic,
+                   int32_t partition)
 {
     member_push(m, (struct group_effect){.kind = GROUP_EFFECT_REPORT,
                                          .report = report,
@@ -259,7 +261,8 @@ static void send_register(struct group_member *m, bool replace)
 {
     m->state_op = member_next_op(m);
     m->resubscribed = false;
-    member_push(m, (struct group_effect){.kind = GROUP_EFFECT_REGISTER, .op = m->state_op, .replace = replace});
+    member_push(m,
+                (struct group_effect){.kind = GROUP_EFFECT_REGISTER, .op = m->state_op, .replace = replace});
 }
 
 static void send_unregister(struct group_member *m)
@@ -434,7 +437,8 @@ void group_member_describe(const struct group_member *m, struct znode_member *re
 }
 
 void group_member_visit(const struct group_member *m,
-                        void (*visit)(void *arg, const char *topic, int32_t partition, bool draining), void *arg)
+                        void (*visit)(void *arg, const char *topic, int32_t partition, bool draining),
+                        void *arg)
 {
     for (const struct member_topic *t = m->topics; t; t = t->hh.next)
         for (int32_t p = 0; p < t->partitions_count; p++) {
@@ -447,7 +451,8 @@ void group_member_visit(const struct group_member *m,
 bool group_member_is_quiet(const struct group_member *m)
 {
     if (m->state != MEMBER_REGISTERED || m->state_op || m->resubscribed || m->leaving || m->away || m->mark ||
-        m->reconcile || m->list_owned || m->round_op || m->round_due_ms || !m->has_assignment || member_view_is_stale(m))
+        m->reconcile || m->list_owned || m->round_op || m->round_due_ms || !m->has_assignment ||
+        member_view_is_stale(m))
         return false;
     for (const struct member_topic *t = m->topics; t; t = t->hh.next)
         for (int32_t p = 0; p < t->partitions_count; p++)

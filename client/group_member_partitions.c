@@ -326,7 +326,8 @@ void member_partition_event(struct group_member *m, const struct group_event *e)
 
 /* ---- dropping ----------------------------------------------------------------------------------------- */
 
-static void drop(struct group_member *m, struct member_topic *t, struct member_partition *p, bool session_lives)
+static void drop(struct group_member *m, struct member_topic *t, struct member_partition *p,
+                 bool session_lives)
 {
     bool maybe_ours = session_lives && p->state != PARTITION_FREE && p->state != PARTITION_BLOCKED;
     if (is_delivered(p))

@@ -136,7 +136,8 @@ int64_t member_random(struct group_member *m, int64_t bound);
 int64_t member_backoff(struct group_member *m, int *retry_ms);
 /* Queue an effect: there is room (member_reserve()). */
 void member_push(struct group_member *m, struct group_effect effect);
-void member_report(struct group_member *m, enum group_report report, int err, const char *topic, int32_t partition);
+void member_report(struct group_member *m, enum group_report report, int err, const char *topic,
+                   int32_t partition);
 /* Make room for what a step may queue, with this many topics and partitions more. */
 int member_reserve(struct group_member *m, size_t more);
 /* Registered, and neither leaving nor away. */
@@ -162,8 +163,8 @@ void member_topic_event(struct group_member *m, const struct group_event *e);
 void member_partition_event(struct group_member *m, const struct group_event *e);
 /* Look at every partition: claim, drain, release what is due. */
 void member_reconcile(struct group_member *m);
-/* Lease, session or registration are over: nothing is delivered any more. `session_lives`: owner nodes may still be
- * ours. */
+/* Lease, session or registration are over: nothing is delivered any more. `session_lives`: owner nodes may
+ * still be ours. */
 void member_drop_all(struct group_member *m, bool session_lives);
 /* The topic was made anew: drop its partitions, to be claimed again. */
 void member_drop_topic(struct group_member *m, struct member_topic *t);
@@ -185,9 +186,10 @@ bool member_is_listed(const struct group_member *m);
 void member_forget_group(struct group_member *m);
 
 /* group_compute.c: pure */
-/* The next assignment for a view. Returns 0, -BROOK_E_NOMEM, or -BROOK_E_UNSUPPORTED (strategy or algorithm version of
- * the oldest member are not known here). */
-int group_compute(const struct group_view *view, struct topic_patterns *patterns, struct znode_assignment *ret);
+/* The next assignment for a view. Returns 0, -BROOK_E_NOMEM, or -BROOK_E_UNSUPPORTED (strategy or algorithm
+ * version of the oldest member are not known here). */
+int group_compute(const struct group_view *view, struct topic_patterns *patterns,
+                  struct znode_assignment *ret);
 /* Whether the view's assignment was made from this very view. */
 bool group_view_is_current(const struct group_view *view);
 #endif

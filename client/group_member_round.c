@@ -156,7 +156,8 @@ bool member_view_is_stale(const struct group_member *m)
     return false;
 }
 
-/* How many others are to go first: those of the assignment, the oldest in front, then the new ones by name. */
+/* How many others are to go first: those of the assignment, the oldest in front, then the new ones by
+ * name. */
 static size_t our_rank(const struct group_member *m)
 {
     size_t rank = 0;
@@ -170,8 +171,8 @@ static size_t our_rank(const struct group_member *m)
     return rank;
 }
 
-/* Changes come together, and the first in line normally writes before anybody else would: that is what keeps the
- * reads of a change linear in the members. */
+/* Changes come together, and the first in line normally writes before anybody else would: that is what keeps
+ * the reads of a change linear in the members. */
 static int64_t settle_delay(struct group_member *m)
 {
     int64_t unit = m->settings.settle_ms / 4;

@@ -111,9 +111,9 @@ void member_topics_free(struct group_member *m)
 
 /* ---- watches ------------------------------------------------------------------------------------------ */
 
-/* Named topics are all watched, so that their creation is seen. Of those that an expression takes in, the owners of
- * partitions watch their own topics and everybody those that nobody was given yet: a group must not watch every topic
- * with every member. */
+/* Named topics are all watched, so that their creation is seen. Of those that an expression takes in, the
+ * owners of partitions watch their own topics and everybody those that nobody was given yet: a group must not
+ * watch every topic with every member. */
 static bool wants_watch(const struct group_member *m, const struct member_topic *t)
 {
     if (!m->group_watched || !t->subscribed)
@@ -127,8 +127,9 @@ static void set_watch(struct group_member *m, struct member_topic *t, bool watch
         return;
     t->watched = watched;
     t->known = false;
-    member_push(m, (struct group_effect){
-                       .kind = watched ? GROUP_EFFECT_WATCH_TOPIC : GROUP_EFFECT_UNWATCH_TOPIC, .topic = t->name});
+    member_push(m,
+                (struct group_effect){.kind = watched ? GROUP_EFFECT_WATCH_TOPIC : GROUP_EFFECT_UNWATCH_TOPIC,
+                                      .topic = t->name});
 }
 
 int member_watch_topics(struct group_member *m)

@@ -106,12 +106,14 @@ static void on_existing(void *arg, const struct coordinator_reply *reply)
     struct znode_member theirs = {0};
     struct znode_member ours;
     group_member_describe(r->group->machine, &ours);
-    bool same = znode_decode_member(reply->data, reply->data_bytes, &theirs, NULL) == 0 && says_the_same(&theirs, &ours);
+    bool same = znode_decode_member(reply->data, reply->data_bytes, &theirs, NULL) == 0 &&
+                says_the_same(&theirs, &ours);
     znode_member_done(&theirs);
     if (r->replace || !same)
         send_replace(r);
     else
-        coordinator_set(r->coordinator, r->path.text, r->data, r->data_bytes, -1, group_call(r->group, on_set, r));
+        coordinator_set(r->coordinator, r->path.text, r->data, r->data_bytes, -1,
+                        group_call(r->group, on_set, r));
 }
 
 static void on_folder(void *arg, const struct coordinator_reply *reply)
@@ -184,7 +186,7 @@ void group_register(struct group *g, uint64_t op, bool replace)
     create(r);
 }
 
-/* ---- the end -------------------------------------------------------------------------------------------- */
+/* ---- the end ------------------------------------------------------------------------------------------- */
 
 struct unregistration {
     struct group *group;
@@ -206,7 +208,8 @@ void group_unregister(struct group *g, uint64_t op)
 {
     struct unregistration *u = calloc(1, sizeof *u);
     if (!u) {
-        group_step(g, (struct group_event){.kind = GROUP_EVENT_UNREGISTERED, .op = op, .err = -BROOK_E_NOMEM});
+        group_step(g,
+                   (struct group_event){.kind = GROUP_EVENT_UNREGISTERED, .op = op, .err = -BROOK_E_NOMEM});
         return;
     }
     *u = (struct unregistration){g, op};

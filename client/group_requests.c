@@ -43,7 +43,7 @@ static void pending_end(struct pending *p, struct group_event event)
     group_unref(g);
 }
 
-/* ---- views and assignments ------------------------------------------------------------------------------ */
+/* ---- views and assignments ----------------------------------------------------------------------------- */
 
 static void on_view(void *arg, int err, struct group_view *view)
 {
@@ -56,8 +56,8 @@ void group_read_view(struct group *g, uint64_t op)
 {
     group_view_cancel(g->view_read);
     g->view_op = op;
-    g->view_read = group_view_read(g->coordinator, client_inbox(g->client), g->name, GROUP_VIEW_TOPICS, g->patterns,
-                                   on_view, g);
+    g->view_read = group_view_read(g->coordinator, client_inbox(g->client), g->name, GROUP_VIEW_TOPICS,
+                                   g->patterns, on_view, g);
     if (!g->view_read)
         group_step(g, (struct group_event){.kind = GROUP_EVENT_VIEW, .op = op, .err = -BROOK_E_NOMEM});
 }
@@ -89,7 +89,7 @@ void group_write(struct group *g, uint64_t op, const struct znode_assignment *as
     free(data);
 }
 
-/* ---- claims, releases, verifications -------------------------------------------------------------------- */
+/* ---- claims, releases, verifications ------------------------------------------------------------------- */
 
 struct ownership *group_ownership(struct group *g)
 {
@@ -160,7 +160,8 @@ void group_verify(struct group *g, const struct group_effect *e)
         no_memory(g, GROUP_EVENT_VERIFIED, e);
 }
 
-/* ---- what a session that was taken up owns ------------------------------------------------------------------ */
+/* ---- what a session that was taken up owns
+ * ------------------------------------------------------------------ */
 
 struct listing {
     struct group *group;
@@ -240,10 +241,12 @@ void group_list_owned(struct group *g, uint64_t op)
     *l = (struct listing){.group = g, .op = op, .generation = atomic_load(&g->generation), .open = 1};
     group_ref(g);
     struct path path;
-    coordinator_children(g->coordinator, path_group_owners(&path, g->name, NULL), group_call(g, on_owner_topics, l));
+    coordinator_children(g->coordinator, path_group_owners(&path, g->name, NULL),
+                         group_call(g, on_owner_topics, l));
 }
 
-/* ---- commits on the wire ------------------------------------------------------------------------------------ */
+/* ---- commits on the wire
+ * ------------------------------------------------------------------------------------ */
 
 struct commit_request {
     struct group *group;
@@ -336,8 +339,9 @@ void group_send_commits(struct group *g)
             continue;
         /* Not sent: as good as a connection that could not be made. */
         for (size_t i = 0; i < count; i++)
-            group_commits_answer(g->commits, p->entries[i].lane, err == -BROOK_E_DISCONNECTED ? -BROOK_E_CONNECT_FAILED : err,
-                                 -1, clock_boot_ms());
+            group_commits_answer(g->commits, p->entries[i].lane,
+                                 err == -BROOK_E_DISCONNECTED ? -BROOK_E_CONNECT_FAILED : err, -1,
+                                 clock_boot_ms());
         break;
     }
     free(p);

@@ -14,8 +14,8 @@ int group_check_topics(const char *const *topics, size_t count, struct brook_err
     if (count == 0)
         return brook_error_set(error, BROOK_E_INVALID, "no topics to subscribe to");
     if (count > TOPICS_MAX)
-        return brook_error_set(error, BROOK_E_TOO_MANY, "%zu topics in one subscription, %d are allowed", count,
-                               TOPICS_MAX);
+        return brook_error_set(error, BROOK_E_TOO_MANY, "%zu topics in one subscription, %d are allowed",
+                               count, TOPICS_MAX);
     for (size_t i = 0; i < count; i++)
         if (!topics[i] || !name_is_legal_topic(topics[i], strlen(topics[i])))
             return brook_error_set(error, BROOK_E_ILLEGAL_NAME, "\"%.200s\" is not a legal topic name",

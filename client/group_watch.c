@@ -8,7 +8,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-/* ---- ids and assignment --------------------------------------------------------------------------------- */
+/* ---- ids and assignment -------------------------------------------------------------------------------- */
 
 static void on_ids(void *arg, const struct coordinator_reply *reply)
 {
@@ -30,12 +30,13 @@ static void on_assignment(void *arg, const struct coordinator_reply *reply)
         if (err)
             group_log(g, DIAG_WARN, "the assignment makes no sense (%s): it is made anew", error.text);
     }
-    group_step(g, (struct group_event){.kind = GROUP_EVENT_ASSIGNMENT, .assignment = err ? NULL : &assignment});
+    group_step(g,
+               (struct group_event){.kind = GROUP_EVENT_ASSIGNMENT, .assignment = err ? NULL : &assignment});
     znode_assignment_done(&assignment);
 }
 
-static struct observation *observe(struct group *g, enum observation_kind kind, const char *path, int delay_ms,
-                                   coordinator_callback *callback, void *arg)
+static struct observation *observe(struct group *g, enum observation_kind kind, const char *path,
+                                   int delay_ms, coordinator_callback *callback, void *arg)
 {
     struct observation *o =
         coordinator_observe(g->coordinator, kind, path, delay_ms, client_inbox(g->client), callback, arg);
@@ -60,7 +61,7 @@ void group_check_group(struct group *g)
         observation_poke(g->assignment);
 }
 
-/* ---- topics --------------------------------------------------------------------------------------------- */
+/* ---- topics -------------------------------------------------------------------------------------------- */
 
 struct topic_watch {
     UT_hash_handle hh;
@@ -151,7 +152,7 @@ void group_unwatch_group(struct group *g)
         topic_unwatch(g, w);
 }
 
-/* ---- owner nodes ---------------------------------------------------------------------------------------- */
+/* ---- owner nodes --------------------------------------------------------------------------------------- */
 
 struct owner_watch {
     UT_hash_handle hh;

@@ -1,4 +1,5 @@
-/* A histogram of durations in a fixed few hundred bytes: four classes per power of two, so about 19 % wide. Pure. */
+/* A histogram of durations in a fixed few hundred bytes: four classes per power of two, so about 19 % wide.
+ * Pure. */
 #ifndef BROOK_CLIENT_LATENCY_H
 #define BROOK_CLIENT_LATENCY_H
 

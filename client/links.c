@@ -10,6 +10,8 @@
 #include <string.h>
 
 #define BOOTSTRAP_ID (-1)
+/* However short the setting, a dead broker is not tried without pause. */
+#define BACK_OFF_MS_MIN 10
 /* While no connection is ready, another address is tried besides after this long. */
 #define RACE_MS 250
 
@@ -27,6 +29,7 @@ struct link {
     bool wanted;             /* somebody asked for it since it was last ready */
     bool resting;            /* until the timer */
     bool offered;            /* its address is in the present list */
+    size_t message_max;      /* bytes, of the last Hello; 0: it did not say */
     struct client_timer *timer;
 };
 
@@ -43,7 +46,7 @@ struct links {
 
 static void connect_link(struct link *link);
 
-/* ---- one link ---------------------------------------------------------------------------------------- */
+/* ---- one link --------------------------------------------------------------------------------------- */
 
 static uint64_t next_random(struct links *links)
 {
@@ -62,6 +65,7 @@ static int back_off_ms(struct link *link)
     for (int i = 1; i < link->failures && ms < most; i++)
         ms *= 2;
     ms = ms < most ? ms : most;
+    ms = ms > BACK_OFF_MS_MIN ? ms : BACK_OFF_MS_MIN;
     int64_t fifth = ms / 5;
     return (int)(ms - fifth + (int64_t)(next_random(link->links) % (uint64_t)(2 * fifth + 1)));
 }
@@ -132,6 +136,7 @@ static void on_ready(void *arg, const Brook__HelloResponse *hello)
     }
     link->failures = 0;
     link->wanted = false;
+    link->message_max = hello->message_bytes_max;
     links->events.ready(links->events.arg, link->broker_id, link->lane);
 }
 
@@ -139,19 +144,20 @@ static int make_channel(struct link *link)
 {
     struct client *client = link->links->client;
     const brook_config *config = client_config(client);
-    struct channel_settings settings = {
-        .base = client_base(client),
-        .pool = client_pool(client),
-        .client_id = config_text(config, CONFIG_CLIENT_ID),
-        .software = "libbrook " BROOK_VERSION_TEXT,
-        .frame_bytes_max = (uint32_t)config_number(config, CONFIG_SOCKET_FRAME_BYTES_MAX),
-        .connect_timeout_ms = config_int(config, CONFIG_CONNECT_TIMEOUT),
-        .idle_timeout_ms = config_int(config, CONFIG_CONNECTIONS_MAX_IDLE)};
+    struct channel_settings settings = {.base = client_base(client),
+                                        .pool = client_pool(client),
+                                        .client_id = config_text(config, CONFIG_CLIENT_ID),
+                                        .software = "libbrook " BROOK_VERSION_TEXT,
+                                        .frame_bytes_max =
+                                            (uint32_t)config_number(config, CONFIG_SOCKET_FRAME_BYTES_MAX),
+                                        .connect_timeout_ms = config_int(config, CONFIG_CONNECT_TIMEOUT),
+                                        .idle_timeout_ms = config_int(config, CONFIG_CONNECTIONS_MAX_IDLE)};
     struct channel_events events = {.ready = on_ready, .closed = on_closed, .arg = link};
     return channel_new(&settings, &events, &link->channel);
 }
 
-/* No connection was begun: nothing was queued on it, so nobody is told; it is tried again while it is wanted. */
+/* No connection was begun: nothing was queued on it, so nobody is told; it is tried again while it is wanted.
+ */
 static void fail(struct link *link, int code, const char *text)
 {
     struct brook_error why;
@@ -184,8 +190,9 @@ static void on_resolved(void *arg, const struct resolver_answer *answer)
 static void refresh_address(struct link *link)
 {
     const struct metadata_broker *broker =
-        link->broker_id == BOOTSTRAP_ID ? NULL
-                                        : metadata_broker(client_metadata(link->links->client), link->broker_id);
+        link->broker_id == BOOTSTRAP_ID
+            ? NULL
+            : metadata_broker(client_metadata(link->links->client), link->broker_id);
     if (!broker)
         return;
     snprintf(link->host, sizeof link->host, "%s", broker->host);
@@ -244,7 +251,7 @@ static void link_free(struct link *link)
     free(link);
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------- */
+/* ---- all of them ------------------------------------------------------------------------------------ */
 
 struct channel *links_channel(struct links *links, int32_t broker_id, enum client_lane lane)
 {
@@ -263,6 +270,12 @@ struct channel *links_channel(struct links *links, int32_t broker_id, enum clien
     }
     bool alive = link->channel && channel_get_state(link->channel) != CHANNEL_IDLE;
     return alive ? link->channel : NULL;
+}
+
+size_t links_message_bytes_max(struct links *links, int32_t broker_id)
+{
+    const struct link *link = find(links, broker_id, CLIENT_LANE_REQUESTS);
+    return link ? link->message_max : 0;
 }
 
 static bool is_ready(const struct link *link)
@@ -286,7 +299,8 @@ static void add_brokers(struct links *links)
     size_t count = metadata_brokers(client_metadata(links->client), &brokers);
     for (size_t i = 0; i < count; i++)
         if (!find(links, brokers[i].broker_id, CLIENT_LANE_REQUESTS))
-            add(links, brokers[i].broker_id, CLIENT_LANE_REQUESTS, brokers[i].host, (uint16_t)brokers[i].port);
+            add(links, brokers[i].broker_id, CLIENT_LANE_REQUESTS, brokers[i].host,
+                (uint16_t)brokers[i].port);
 }
 
 /* Begin with one more candidate, chosen at random among those that rest or wait for nothing. */

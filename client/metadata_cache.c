@@ -43,7 +43,7 @@ struct metadata_cache {
 
 static void ask(struct metadata_cache *m);
 
-/* ---- what is known ----------------------------------------------------------------------------------- */
+/* ---- what is known ---------------------------------------------------------------------------------- */
 
 static struct topic *find(struct metadata_cache *m, const char *name)
 {
@@ -114,7 +114,7 @@ size_t metadata_brokers(struct metadata_cache *m, const struct metadata_broker *
     return m->brokers_count;
 }
 
-/* ---- answers ----------------------------------------------------------------------------------------- */
+/* ---- answers ---------------------------------------------------------------------------------------- */
 
 /* One block: the array, then the names. */
 static void take_brokers(struct metadata_cache *m, const Brook__MetadataResponse *answer)
@@ -130,7 +130,8 @@ static void take_brokers(struct metadata_cache *m, const Brook__MetadataResponse
     char *text = (char *)(brokers + answer->n_brokers);
     for (size_t i = 0; i < answer->n_brokers; i++) {
         const Brook__BrokerInfo *b = answer->brokers[i];
-        brokers[i] = (struct metadata_broker){.broker_id = b->broker_id, .host = text, .port = (int32_t)b->port};
+        brokers[i] =
+            (struct metadata_broker){.broker_id = b->broker_id, .host = text, .port = (int32_t)b->port};
         if (b->host.len > 0)
             memcpy(text, b->host.data, b->host.len);
         text[b->host.len] = '\0';
@@ -275,9 +276,10 @@ static void on_answer(void *arg, const struct channel_reply *reply)
     m->changed(m->changed_arg);
 }
 
-/* ---- questions --------------------------------------------------------------------------------------- */
+/* ---- questions -------------------------------------------------------------------------------------- */
 
-static int send_question(struct metadata_cache *m, struct channel *channel, ProtobufCBinaryData *names, size_t count)
+static int send_question(struct metadata_cache *m, struct channel *channel, ProtobufCBinaryData *names,
+                         size_t count)
 {
     Brook__Request request = BROOK__REQUEST__INIT;
     Brook__MetadataRequest question = BROOK__METADATA_REQUEST__INIT;
@@ -377,7 +379,8 @@ void metadata_cache_free(struct metadata_cache *m)
         return;
     free_dropped(m);
     struct topic *t, *next;
-    HASH_ITER(hh, m->topics, t, next) {
+    HASH_ITER(hh, m->topics, t, next)
+    {
         HASH_DEL(m->topics, t);
         topic_free(t);
     }

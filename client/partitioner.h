@@ -1,4 +1,5 @@
-/* Which partition a record with a key belongs to: the same one as with Kafka's own producer. Pure, any thread. */
+/* Which partition a record with a key belongs to: the same one as with Kafka's own producer. Pure, any
+ * thread. */
 #ifndef BROOK_CLIENT_PARTITIONER_H
 #define BROOK_CLIENT_PARTITIONER_H
 

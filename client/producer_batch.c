@@ -43,7 +43,8 @@ static int take_small(brook_producer *p, struct produce_batch *batch, size_t byt
     return 0;
 }
 
-static int take_memory(brook_producer *p, struct produce_batch *batch, size_t bytes)
+/* Room for `bytes`, or for as much more as comes with them, up to `most`. */
+static int take_memory(brook_producer *p, struct produce_batch *batch, size_t bytes, size_t most)
 {
     uint8_t *data;
     if (bytes <= PRODUCER_SMALL_BYTES) {
@@ -61,7 +62,7 @@ static int take_memory(brook_producer *p, struct produce_batch *batch, size_t by
         if (!batch->slab)
             return -BROOK_E_NOMEM;
         data = batch->slab->data;
-        size_t usable = batch->slab->capacity < p->batch_bytes ? batch->slab->capacity : p->batch_bytes;
+        size_t usable = batch->slab->capacity < most ? batch->slab->capacity : most;
         bytes = bytes > usable ? bytes : usable;
         batch->charge = batch->slab->capacity;
     }
@@ -114,16 +115,16 @@ int producer_batch_open(brook_producer *p, struct produce_partition *partition, 
         return -BROOK_E_NOMEM;
     /* As much as the last ones needed; it grows when there is more to come. */
     size_t usual = partition->usual_bytes ? partition->usual_bytes : FIRST_BYTES;
-    size_t bytes = usual < p->batch_bytes ? usual : p->batch_bytes;
+    size_t bytes = usual < partition->batch_bytes ? usual : partition->batch_bytes;
     if (bytes < record_bytes + BATCH_HEADER_BYTES)
         bytes = record_bytes + BATCH_HEADER_BYTES;
-    int r = take_memory(p, batch, bytes);
+    int r = take_memory(p, batch, bytes, partition->batch_bytes);
     if (r < 0) {
         producer_batch_recycle(p, batch);
         return r;
     }
     batch->partition = partition;
-    batch->sequence = partition->sequence++;
+    batch->sequence = partition->sequence;
     batch->opened_ms = clock_boot_ms();
     partition->open = batch;
     open_append(p, batch);
@@ -134,14 +135,15 @@ int producer_batch_open(brook_producer *p, struct produce_partition *partition, 
 int producer_batch_grow(brook_producer *p, struct produce_batch *batch, size_t record_bytes)
 {
     struct batch_writer *w = &batch->writer;
+    size_t most = batch->partition->batch_bytes;
     size_t needed = w->bytes + record_bytes;
-    if (needed > p->batch_bytes || w->capacity >= p->batch_bytes)
+    if (needed > most || w->capacity >= most)
         return -BROOK_E_AGAIN;
     struct produce_batch wider = {0};
     size_t bytes = 4 * w->capacity < needed ? needed : 4 * w->capacity;
-    if (bytes > p->batch_bytes)
-        bytes = p->batch_bytes;
-    if (take_memory(p, &wider, bytes) < 0)
+    if (bytes > most)
+        bytes = most;
+    if (take_memory(p, &wider, bytes, most) < 0)
         return -BROOK_E_AGAIN;
     memcpy(wider.writer.buffer, w->buffer, w->bytes);
     w->buffer = wider.writer.buffer;
@@ -151,6 +153,22 @@ int producer_batch_grow(brook_producer *p, struct produce_batch *batch, size_t r
     batch->slab = wider.slab;
     batch->charge = wider.charge;
     return w->capacity >= needed ? 0 : -BROOK_E_AGAIN;
+}
+
+int producer_batch_spare(brook_producer *p, size_t bytes, struct produce_batch **ret_batch)
+{
+    struct produce_batch *batch = batch_take(p);
+    if (!batch)
+        return -BROOK_E_NOMEM;
+    p->overdraft = true;
+    int r = take_memory(p, batch, bytes, bytes);
+    p->overdraft = false;
+    if (r < 0) {
+        producer_batch_recycle(p, batch);
+        return r;
+    }
+    *ret_batch = batch;
+    return 0;
 }
 
 int producer_batch_opaque_room(struct produce_batch *batch, size_t number)
@@ -172,6 +190,7 @@ void producer_batch_close(brook_producer *p, struct produce_partition *partition
     open_remove(p, batch);
     batch_list_append(&partition->closed, batch);
     partition->open = NULL;
+    partition->sequence += (uint64_t)batch->writer.records_count;
     partition->due = false;
     /* Between this batch and what was usual, so that one small batch does not make all others grow again. */
     size_t bytes = batch->writer.bytes;
@@ -219,7 +238,8 @@ void producer_batch_drop_memory(brook_producer *p, struct produce_batch *batch)
     batch->slab = NULL;
     batch->data = NULL;
     /* Reports count, too, until they are fetched: else they would pile up without limit. */
-    size_t keeps = p->report ? BATCH_OVERHEAD_BYTES + (size_t)batch->writer.records_count * sizeof(void *) : 0;
+    size_t keeps =
+        p->report ? BATCH_OVERHEAD_BYTES + (size_t)batch->writer.records_count * sizeof(void *) : 0;
     p->used_bytes += keeps - batch->charge;
     batch->charge = keeps;
 }

@@ -1,12 +1,13 @@
 /* The producer's insides, shared by its files (producer_*.c).
  *
- * Two worlds. Sending threads put records into the open batch of a partition under `lock`, which is never held for
- * longer than that. The loop thread takes batches over, closes, sends, repeats and completes them; what is marked
- * [loop] is touched by it alone. A batch belongs to exactly one list at a time: a partition's open or closed ones
- * (lock), its backlog or a request (loop), the reports (lock), or the free list (lock).
+ * Two worlds. Sending threads put records into the open batch of a partition under `lock`, which is never
+ * held for longer than that. The loop thread takes batches over, closes, sends, repeats and completes them;
+ * what is marked [loop] is touched by it alone. A batch belongs to exactly one list at a time: a partition's
+ * open or closed ones (lock), its backlog or a request (loop), the reports (lock), or the free list (lock).
  *
- * Order: batches of a partition carry rising sequence numbers. As long as one of them failed and others are on their
- * way, nothing more of the partition is sent (`recovering`); then all go on in sequence.
+ * Order: a batch carries the number of its first record, counted per partition, so the halves of a batch that
+ * was cut have their places, too. As long as one of them failed and others are on their way, nothing more of
+ * the partition is sent (`recovering`); then all go on in sequence.
  */
 #ifndef BROOK_CLIENT_PRODUCER_PARTS_H
 #define BROOK_CLIENT_PRODUCER_PARTS_H
@@ -68,8 +69,9 @@ struct produce_partition {
     /* lock */
     struct produce_batch *open;
     struct batch_list closed;
-    uint64_t sequence; /* of the next batch */
+    uint64_t sequence;  /* of the next batch */
     size_t usual_bytes; /* how large its batches get: room for the next one */
+    size_t batch_bytes; /* how large they may get: batch.size, less once the broker refused one */
     bool ready;         /* in the producer's ready list */
     bool due;           /* the open batch is to leave as soon as it can */
     struct produce_partition *ready_next;
@@ -78,8 +80,10 @@ struct produce_partition {
     int32_t leader;
     int in_flight; /* requests */
     bool recovering;
-    int failures;      /* in a row */
-    int64_t retry_ms;  /* not before; 0: now */
+    bool backs_off;       /* and then waits before it goes on */
+    uint64_t alone_below; /* batches before this go one per request: one of them was too large */
+    int failures;         /* in a row */
+    int64_t retry_ms;     /* not before; 0: now */
     bool on_agenda, in_target, resting;
     struct produce_partition *agenda_next, *target_next, *resting_next;
 };
@@ -143,7 +147,7 @@ struct brook_producer {
     pid_t pid;
     /* settings, constant */
     int acks; /* BROOK__ACKS__... */
-    size_t batch_bytes;
+    size_t batch_bytes; /* but for this: lock; a broker may lower it */
     int32_t batch_records_max;
     bool one_by_one; /* one batch per request */
     int linger_ms;
@@ -163,7 +167,7 @@ struct brook_producer {
 
     /* lock */
     pthread_mutex_t lock;
-    pthread_cond_t room;    /* memory was given back */
+    pthread_cond_t room;     /* memory was given back */
     pthread_cond_t reported; /* reports came, or unreported fell */
     struct produce_topic *topics;
     struct produce_topic *last_topic;
@@ -176,7 +180,7 @@ struct brook_producer {
     size_t used_bytes;
     bool hurry;      /* memory is short: nothing lingers */
     bool free_later; /* closed inside a callback */
-    bool overdraft; /* buffer.memory does not apply */
+    bool overdraft;  /* buffer.memory does not apply */
     int room_waiters, report_waiters;
     struct batch_list reports;
     int64_t unreported; /* records accepted and not reported yet */
@@ -245,13 +249,14 @@ static inline void batch_list_splice(struct batch_list *to, struct batch_list *f
     batch_list_init(from);
 }
 
-/* ---- producer_batch.c: memory ------------------------------------------------------------------------------ */
+/* ---- producer_batch.c: memory ----------------------------------------------------------------------- */
 
 /* A new open batch with room for at least `record_bytes` of record, counted against buffer.memory.
  * Returns 0, -BROOK_E_QUEUE_FULL or -BROOK_E_NOMEM. [lock] */
 int producer_batch_open(brook_producer *p, struct produce_partition *partition, size_t record_bytes,
                         struct produce_batch **ret_batch);
-/* Make room for `record_bytes` more, up to the size that batches may have. -BROOK_E_AGAIN: it is full. [lock] */
+/* Make room for `record_bytes` more, up to the size that batches may have. -BROOK_E_AGAIN: it is full. [lock]
+ */
 int producer_batch_grow(brook_producer *p, struct produce_batch *batch, size_t record_bytes);
 /* Make room for the opaque pointer of one more record, `number`. Returns 0 or -BROOK_E_NOMEM. */
 int producer_batch_opaque_room(struct produce_batch *batch, size_t number);
@@ -268,6 +273,10 @@ static inline void *producer_batch_opaque(const struct produce_batch *batch, siz
 }
 /* The open batch of `partition` gets no more records: to its closed ones. [lock] */
 void producer_batch_close(brook_producer *p, struct produce_partition *partition);
+/* A batch that no sender sees, with room for `bytes`, header included, whatever buffer.memory says: for records
+ * that were accepted already. The caller sets what producer_batch_open() sets. Returns 0 or -BROOK_E_NOMEM.
+ * [lock] */
+int producer_batch_spare(brook_producer *p, size_t bytes, struct produce_batch **ret_batch);
 /* Checksum and compression, at most once. [loop] */
 int producer_batch_finish(brook_producer *p, struct produce_batch *batch);
 /* Give the record memory back. [lock] */
@@ -276,7 +285,14 @@ void producer_batch_drop_memory(brook_producer *p, struct produce_batch *batch);
 void producer_batch_recycle(brook_producer *p, struct produce_batch *batch);
 void producer_batches_free(brook_producer *p);
 
-/* ---- producer_topics.c ------------------------------------------------------------------------------------- */
+/* ---- producer_split.c ------------------------------------------------------------------------------- */
+
+/* Cut a finished batch of two or more records, which the broker found too large, into two of about half its
+ * bytes. `batch` is gone afterwards; on failure (-BROOK_E_NOMEM, or an error of the codec) it is as before.
+ * [loop] */
+int producer_split(brook_producer *p, struct produce_batch *batch, struct produce_batch *ret_halves[2]);
+
+/* ---- producer_topics.c ------------------------------------------------------------------------------ */
 
 /* Returns 0, -BROOK_E_ILLEGAL_NAME or -BROOK_E_NOMEM. [lock] */
 int producer_topic(brook_producer *p, const char *name, struct produce_topic **ret_topic);
@@ -291,26 +307,29 @@ void producer_topics_update(brook_producer *p);
 void producer_topics_expire(brook_producer *p, int64_t now_ms, bool all);
 void producer_topics_free(brook_producer *p);
 
-/* ---- producer.c -------------------------------------------------------------------------------------------- */
+/* ---- producer.c ------------------------------------------------------------------------------------- */
 
 /* Put a record into a batch of `partition`. Returns 0, -BROOK_E_QUEUE_FULL, -BROOK_E_NOMEM. [lock] */
-int producer_add(brook_producer *p, struct produce_partition *partition, const struct record_view *view, void *opaque);
+int producer_add(brook_producer *p, struct produce_partition *partition, const struct record_view *view,
+                 void *opaque);
 /* Whether the calling thread is inside a report callback of `p`. */
 bool producer_in_callback(const brook_producer *p);
 
-/* ---- producer_reports.c ------------------------------------------------------------------------------------ */
+/* ---- producer_reports.c ----------------------------------------------------------------------------- */
 
 /* A batch has come to its end; takes it. `text` NULL: the list's. [loop or lock-free] */
 void producer_complete(brook_producer *p, struct produce_batch *batch, enum brook_outcome outcome,
                        int64_t base_offset, int code, const char *text);
 /* The same for a record that never was in a batch. [no lock] */
-void producer_complete_early(brook_producer *p, struct produce_topic *topic, struct early_record *early, int code);
+void producer_complete_early(brook_producer *p, struct produce_topic *topic, struct early_record *early,
+                             int code);
 /* Run the reports that are there. Returns how many. [no lock] */
 int producer_reports_run(brook_producer *p);
-/* Wait under the lock on `condition` until `until_ms` (clock_boot_ms(), INT64_MAX: for ever). False: it is later. */
+/* Wait under the lock on `condition` until `until_ms` (clock_boot_ms(), INT64_MAX: for ever). False: it is
+ * later. */
 bool producer_wait(brook_producer *p, pthread_cond_t *condition, int64_t until_ms);
 
-/* ---- producer_sender.c ------------------------------------------------------------------------------------- */
+/* ---- producer_sender.c ------------------------------------------------------------------------------ */
 
 int producer_sender_start(brook_producer *p);
 /* On the loop; nothing is in flight for the producer afterwards. */
@@ -334,7 +353,7 @@ void producer_purge_all(brook_producer *p);
 /* End what waits for this partition and is not in flight. [loop] */
 void producer_partition_fail(brook_producer *p, struct produce_partition *partition, int code);
 
-/* ---- producer_requests.c ------------------------------------------------------------------------------------ */
+/* ---- producer_requests.c ---------------------------------------------------------------------------- */
 
 /* Send requests to the target while it can take some. [loop] */
 void producer_send_requests(brook_producer *p, struct produce_target *target);
@@ -344,4 +363,14 @@ void producer_target_push(struct produce_target *target, struct produce_partitio
 /* Report as given up what is in flight; its memory goes when its requests end. [loop] */
 void producer_requests_purge(brook_producer *p);
 void producer_requests_free(brook_producer *p);
+void producer_request_give(brook_producer *p, struct produce_request *request);
+
+/* ---- producer_answers.c ----------------------------------------------------------------------------- */
+
+/* The callbacks of requests with and without a reply; `arg` is the request. [loop] */
+void producer_on_reply(void *arg, const struct channel_reply *reply);
+void producer_on_sent(void *arg, int err);
+/* A batch back to its place in the sequence of its partition's backlog. [loop] */
+void producer_put_back(struct produce_partition *partition, struct produce_batch *batch);
+int64_t producer_back_off_ms(const brook_producer *p, int failures);
 #endif

@@ -20,7 +20,7 @@ bool producer_in_callback(const brook_producer *p)
     return false;
 }
 
-/* ---- ending batches ------------------------------------------------------------------------------------------ */
+/* ---- ending batches --------------------------------------------------------------------------------- */
 
 static void count(brook_producer *p, const struct produce_batch *batch)
 {
@@ -73,7 +73,8 @@ void producer_complete(brook_producer *p, struct produce_batch *batch, enum broo
 }
 
 /* It becomes a batch of one, made to be reported. */
-void producer_complete_early(brook_producer *p, struct produce_topic *topic, struct early_record *early, int code)
+void producer_complete_early(brook_producer *p, struct produce_topic *topic, struct early_record *early,
+                             int code)
 {
     struct produce_batch *batch = calloc(1, sizeof *batch + sizeof(struct produce_partition));
     if (!batch)
@@ -90,16 +91,20 @@ void producer_complete_early(brook_producer *p, struct produce_topic *topic, str
     producer_complete(p, batch, BROOK_NOT_STORED, -1, code, NULL);
 }
 
-/* ---- reporting ----------------------------------------------------------------------------------------------- */
+/* ---- reporting -------------------------------------------------------------------------------------- */
 
 static void fill(const struct produce_batch *batch, struct brook_report *report)
 {
     *report = (struct brook_report){.topic = batch->partition->topic->name,
                                     .partition = batch->partition->index,
                                     .outcome = batch->outcome};
-    if (batch->code)
-        brook_error_set(&report->error, batch->code, "%s/%d: %s", report->topic, report->partition,
-                        batch->text ? batch->text : brook_error_text(batch->code));
+    if (!batch->code)
+        return;
+    const char *text = batch->text ? batch->text : brook_error_text(batch->code);
+    if (report->partition < 0) /* its topic was never found */
+        brook_error_set(&report->error, batch->code, "topic %s: %s", report->topic, text);
+    else
+        brook_error_set(&report->error, batch->code, "partition %s/%d: %s", report->topic, report->partition, text);
 }
 
 static void report_batch(brook_producer *p, const struct produce_batch *batch)

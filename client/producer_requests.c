@@ -1,10 +1,9 @@
 #include "client/producer_parts.h"
 #include "proto/base/clock.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
-/* ---- targets ----------------------------------------------------------------------------------------------------- */
+/* ---- targets ---------------------------------------------------------------------------------------- */
 
 struct produce_target *producer_target(brook_producer *p, int32_t broker_id)
 {
@@ -51,10 +50,11 @@ static void target_push_front(struct produce_target *t, struct produce_partition
 
 bool producer_can_send(const brook_producer *p, const struct produce_partition *q, int64_t now_ms)
 {
-    return q->leader >= 0 && !q->recovering && q->in_flight < p->partition_in_flight_max && q->retry_ms <= now_ms;
+    return q->leader >= 0 && !q->recovering && q->in_flight < p->partition_in_flight_max &&
+           q->retry_ms <= now_ms;
 }
 
-/* ---- request objects ------------------------------------------------------------------------------------------------ */
+/* ---- request objects -------------------------------------------------------------------------------- */
 
 static struct produce_request *request_take(brook_producer *p, struct produce_target *t)
 {
@@ -73,7 +73,7 @@ static struct produce_request *request_take(brook_producer *p, struct produce_ta
     return request;
 }
 
-static void request_give(brook_producer *p, struct produce_request *request)
+void producer_request_give(brook_producer *p, struct produce_request *request)
 {
     if (request->previous)
         request->previous->next = request->next;
@@ -104,146 +104,7 @@ void producer_requests_free(brook_producer *p)
     free(p->entry_list);
 }
 
-/* ---- answers --------------------------------------------------------------------------------------------------------- */
-
-/* Back to its place in the sequence. */
-static void put_back(struct produce_partition *q, struct produce_batch *batch)
-{
-    struct produce_batch **at = &q->backlog.head;
-    while (*at && (*at)->sequence < batch->sequence)
-        at = &(*at)->next;
-    batch->next = *at;
-    *at = batch;
-    if (!batch->next)
-        q->backlog.tail = &batch->next;
-}
-
-static bool is_worth_a_retry(const brook_producer *p, const struct produce_batch *batch, int code)
-{
-    enum brook_advice advice = brook_error_advice(code);
-    if (code == BROOK_E_UNKNOWN_TOPIC && !batch->partition->topic->known)
-        return false; /* the metadata agrees */
-    bool may = advice == BROOK_ADVICE_RETRY || advice == BROOK_ADVICE_REFRESH || advice == BROOK_ADVICE_UNKNOWN ||
-               code == BROOK_E_CLOSED;
-    return may && batch->attempts <= p->retries_max &&
-           clock_boot_ms() - batch->opened_ms < p->delivery_timeout_ms;
-}
-
-/* One attempt has failed. */
-static void fail_attempt(brook_producer *p, struct produce_batch *batch, int code, const char *text)
-{
-    struct produce_partition *q = batch->partition;
-    enum brook_advice advice = brook_error_advice(code);
-    if (advice == BROOK_ADVICE_UNKNOWN || code == BROOK_E_CLOSED)
-        batch->maybe = true;
-    if (code == BROOK_E_CONNECT_FAILED)
-        batch->attempts--; /* it never left */
-    if (advice == BROOK_ADVICE_REFRESH)
-        metadata_refresh(client_metadata(p->client));
-    if (!is_worth_a_retry(p, batch, code)) {
-        producer_complete(p, batch, batch->maybe ? BROOK_MAYBE_STORED : BROOK_NOT_STORED, -1, code, text);
-        return;
-    }
-    p->retries++;
-    q->recovering = true;
-    put_back(q, batch);
-}
-
-static int64_t back_off_ms(const brook_producer *p, int failures)
-{
-    int64_t ms = p->retry_back_off_ms;
-    for (int i = 1; i < failures && ms < p->retry_back_off_ms_max; i++)
-        ms *= 2;
-    return ms < p->retry_back_off_ms_max ? ms : p->retry_back_off_ms_max;
-}
-
-/* One of the partition's requests is over. */
-static void partition_returned(brook_producer *p, struct produce_partition *q)
-{
-    assert(q->in_flight > 0);
-    q->in_flight--;
-    if (q->in_flight == 0 && q->recovering) {
-        q->recovering = false;
-        q->retry_ms = clock_boot_ms() + back_off_ms(p, ++q->failures);
-    } else if (!q->recovering) {
-        q->failures = 0;
-    }
-    producer_agenda(p, q);
-}
-
-/* What a reply says about one entry; code 0: stored. */
-struct verdict {
-    struct brook_error error;
-    int64_t base_offset;
-};
-
-static void read_verdict(const struct channel_reply *reply, bool oneway, size_t entry, struct verdict *v)
-{
-    v->error.code = -reply->err;
-    v->error.text[0] = '\0';
-    v->base_offset = -1;
-    if (reply->err < 0 || oneway)
-        return; /* of a one-way request nothing is known but that it left */
-    const Brook__Response *response = reply->response;
-    if (envelope_status_read(response->status, &v->error) < 0)
-        return;
-    if (response->body_case != BROOK__RESPONSE__BODY_PRODUCE || entry >= response->produce->n_partitions) {
-        v->error.code = BROOK_E_OUTCOME_UNKNOWN;
-        return;
-    }
-    const Brook__ProducedPartition *produced = response->produce->partitions[entry];
-    if (envelope_status_read(produced->status, &v->error) == 0)
-        v->base_offset = produced->base_offset;
-}
-
-static void end_batch(brook_producer *p, struct produce_batch *batch, struct verdict *v)
-{
-    int32_t records = batch->writer.records_count;
-    if (batch->purged) {
-        pthread_mutex_lock(&p->lock);
-        producer_batch_drop_memory(p, batch);
-        producer_batch_recycle(p, batch);
-        pthread_mutex_unlock(&p->lock);
-    } else if (v->error.code) {
-        fail_attempt(p, batch, v->error.code, v->error.text);
-    } else {
-        producer_complete(p, batch, BROOK_STORED, v->base_offset, 0, NULL);
-    }
-    if (v->base_offset >= 0)
-        v->base_offset += records;
-}
-
-/* The batches of a request, each run of one partition judged by its entry. */
-static void on_reply(void *arg, const struct channel_reply *reply)
-{
-    struct produce_request *request = arg;
-    brook_producer *p = request->producer;
-    struct verdict verdict;
-    struct produce_partition *q = NULL;
-    size_t entry = 0;
-    request->target->in_flight--;
-    for (struct produce_batch *batch; (batch = batch_list_pop(&request->batches));) {
-        if (batch->partition != q) {
-            if (q)
-                partition_returned(p, q);
-            q = batch->partition;
-            read_verdict(reply, request->oneway, entry++, &verdict);
-        }
-        end_batch(p, batch, &verdict);
-    }
-    if (q)
-        partition_returned(p, q);
-    request_give(p, request);
-    producer_pump_later(p);
-}
-
-static void on_sent(void *arg, int err)
-{
-    struct channel_reply reply = {.err = err};
-    on_reply(arg, &reply);
-}
-
-/* ---- questions ------------------------------------------------------------------------------------------------------- */
+/* ---- questions -------------------------------------------------------------------------------------- */
 
 static int make_room(brook_producer *p, size_t iov_count)
 {
@@ -276,7 +137,8 @@ static bool has_place(const brook_producer *p, const struct building *b, const s
 static void add_batch(brook_producer *p, struct building *b, struct produce_batch *batch)
 {
     batch->attempts++;
-    p->iov[b->iov_count++] = (struct iovec){.iov_base = (void *)(uintptr_t)batch->data, .iov_len = batch->data_bytes};
+    p->iov[b->iov_count++] =
+        (struct iovec){.iov_base = (void *)(uintptr_t)batch->data, .iov_len = batch->data_bytes};
     b->bytes += batch->data_bytes;
     if (batch->opened_ms < b->oldest_ms)
         b->oldest_ms = batch->opened_ms;
@@ -300,9 +162,12 @@ static void add_entry(brook_producer *p, struct building *b, const struct produc
 static bool add_partition(brook_producer *p, struct building *b, struct produce_partition *q)
 {
     size_t before = b->bytes;
-    while (q->backlog.head && has_place(p, b, q->backlog.head) && make_room(p, b->iov_count) == 0 &&
-           producer_batch_finish(p, q->backlog.head) == 0)
+    bool alone = false;
+    while (!alone && q->backlog.head && has_place(p, b, q->backlog.head) && make_room(p, b->iov_count) == 0 &&
+           producer_batch_finish(p, q->backlog.head) == 0) {
+        alone = q->backlog.head->sequence < q->alone_below;
         add_batch(p, b, batch_list_pop(&q->backlog));
+    }
     if (b->bytes == before)
         return false;
     add_entry(p, b, q, b->bytes - before);
@@ -317,6 +182,7 @@ static void fill(brook_producer *p, struct building *b, struct produce_target *t
             producer_agenda(p, q);
             continue;
         }
+        bool alone = q->backlog.head->sequence < q->alone_below;
         if (!add_partition(p, b, q)) {
             target_push_front(t, q);
             return;
@@ -324,7 +190,8 @@ static void fill(brook_producer *p, struct building *b, struct produce_target *t
         /* More than one request of this partition may be on its way: it waits behind the others. */
         if (q->backlog.head && producer_can_send(p, q, now_ms))
             producer_target_push(t, q);
-        if (p->one_by_one)
+        /* What went alone must not get a second entry in this request. */
+        if (p->one_by_one || alone)
             return;
     }
 }
@@ -338,13 +205,13 @@ static void undo(brook_producer *p, struct building *b, int64_t now_ms)
         if (batch->partition != q) {
             q = batch->partition;
             q->in_flight--;
-            q->retry_ms = now_ms + back_off_ms(p, 1);
+            q->retry_ms = now_ms + producer_back_off_ms(p, 1);
             producer_agenda(p, q);
         }
-        put_back(q, batch);
+        producer_put_back(q, batch);
     }
     b->request->target->in_flight--;
-    request_give(p, b->request);
+    producer_request_give(p, b->request);
 }
 
 static int deadline_ms(const brook_producer *p, const struct building *b, int64_t now_ms)
@@ -363,16 +230,17 @@ static int send_request(brook_producer *p, struct building *b, struct channel *c
     produce.has_acks = 1;
     produce.acks = (Brook__Acks)p->acks;
     produce.has_timeout_ms = 1;
-    produce.timeout_ms = (uint32_t)deadline;
+    /* A little less than we wait, so that the broker's answer arrives before we give up. */
+    produce.timeout_ms = (uint32_t)(deadline - (deadline < 5000 ? deadline / 10 : 500));
     produce.n_partitions = b->entries;
     produce.partitions = p->entry_list;
     request.body_case = BROOK__REQUEST__BODY_PRODUCE;
     request.produce = &produce;
     if (p->acks == BROOK__ACKS__ACKS_NONE) {
         b->request->oneway = true;
-        return channel_send_oneway(channel, &request, p->iov, b->iov_count, on_sent, b->request);
+        return channel_send_oneway(channel, &request, p->iov, b->iov_count, producer_on_sent, b->request);
     }
-    return channel_send(channel, &request, p->iov, b->iov_count, deadline, on_reply, b->request);
+    return channel_send(channel, &request, p->iov, b->iov_count, deadline, producer_on_reply, b->request);
 }
 
 static void count_request(brook_producer *p, const struct building *b)
@@ -391,7 +259,7 @@ static bool send_one(brook_producer *p, struct produce_target *t, struct channel
     fill(p, &b, t, now_ms);
     if (b.entries == 0) {
         t->in_flight--;
-        request_give(p, b.request);
+        producer_request_give(p, b.request);
         return false;
     }
     if (send_request(p, &b, channel, now_ms) < 0) {
@@ -420,7 +288,7 @@ void producer_send_requests(brook_producer *p, struct produce_target *t)
         ;
 }
 
-/* ---- giving up ------------------------------------------------------------------------------------------------------- */
+/* ---- giving up -------------------------------------------------------------------------------------- */
 
 /* The channel still borrows the batch's memory: the report goes on its way in a batch of its own. */
 static void purge_batch(brook_producer *p, struct produce_batch *batch)

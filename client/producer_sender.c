@@ -8,7 +8,7 @@
 #define EXPIRY_MS_MIN 10
 #define EXPIRY_MS_MAX 1000
 
-/* ---- from the senders to the loop ---------------------------------------------------------------------------- */
+/* ---- from the senders to the loop ------------------------------------------------------------------- */
 
 void producer_wake(brook_producer *p)
 {
@@ -35,7 +35,7 @@ void producer_agenda(brook_producer *p, struct produce_partition *partition)
     p->agenda_tail = &partition->agenda_next;
 }
 
-/* ---- one look (loop) ----------------------------------------------------------------------------------------- */
+/* ---- one look (loop) -------------------------------------------------------------------------------- */
 
 /* Open batches that have lingered long enough: their partitions come on the agenda. */
 static void mark_due(brook_producer *p, int64_t now_ms)
@@ -59,8 +59,8 @@ static void add_counters(brook_producer *p)
     p->requests_sent = p->batches_sent = p->bytes_sent = p->retries = 0;
 }
 
-/* Under the lock, briefly: what the senders have left goes over to the loop. An open batch that is due is closed only
- * when it can leave now; until then it takes more records. */
+/* Under the lock, briefly: what the senders have left goes over to the loop. An open batch that is due is
+ * closed only when it can leave now; until then it takes more records. */
 static void collect(brook_producer *p, int64_t now_ms)
 {
     pthread_mutex_lock(&p->lock);
@@ -130,7 +130,7 @@ static int64_t wake_resting(brook_producer *p, int64_t now_ms)
     return next_ms;
 }
 
-/* ---- delivery.timeout.ms --------------------------------------------------------------------------------------- */
+/* ---- delivery.timeout.ms ---------------------------------------------------------------------------- */
 
 static void fail_batch(brook_producer *p, struct produce_batch *batch, int code)
 {
@@ -198,7 +198,7 @@ static void expire(brook_producer *p, int64_t now_ms)
     each_partition(p, expire_partition, now_ms);
 }
 
-/* ---- the pass ---------------------------------------------------------------------------------------------------- */
+/* ---- the pass --------------------------------------------------------------------------------------- */
 
 static void arm(brook_producer *p, int64_t now_ms, int64_t retry_ms)
 {
@@ -277,7 +277,7 @@ void producer_purge_all(brook_producer *p)
     producer_requests_purge(p);
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------------ */
+/* ---- events ----------------------------------------------------------------------------------------- */
 
 static void on_wake(struct inbox_item *item)
 {
@@ -296,13 +296,37 @@ static void on_timer(void *arg)
     producer_pump(p);
 }
 
-static void on_channel_ready(void *arg, int32_t broker_id, enum client_lane lane)
+static void lower_batch_bytes(brook_producer *p, struct produce_partition *q, int64_t bytes)
 {
-    if (lane == CLIENT_LANE_REQUESTS)
-        producer_pump(arg);
+    pthread_mutex_lock(&p->lock);
+    if (q->batch_bytes > (size_t)bytes)
+        q->batch_bytes = (size_t)bytes;
+    pthread_mutex_unlock(&p->lock);
 }
 
-static void on_channel_lost(void *arg, int32_t broker_id, enum client_lane lane, const struct brook_error *why)
+/* No batch becomes larger than the brokers take. */
+static void heed_limit(brook_producer *p, size_t bytes)
+{
+    pthread_mutex_lock(&p->lock);
+    bool lower = bytes > 0 && bytes < p->batch_bytes;
+    if (lower)
+        p->batch_bytes = bytes;
+    pthread_mutex_unlock(&p->lock);
+    if (lower)
+        each_partition(p, lower_batch_bytes, (int64_t)bytes);
+}
+
+static void on_channel_ready(void *arg, int32_t broker_id, enum client_lane lane)
+{
+    brook_producer *p = arg;
+    if (lane != CLIENT_LANE_REQUESTS)
+        return;
+    heed_limit(p, client_message_bytes_max(p->client, broker_id));
+    producer_pump(p);
+}
+
+static void on_channel_lost(void *arg, int32_t broker_id, enum client_lane lane,
+                            const struct brook_error *why)
 {
     brook_producer *p = arg;
     for (struct produce_target *t = p->targets; t; t = t->next)
@@ -340,8 +364,10 @@ int producer_sender_start(brook_producer *p)
 {
     p->wake.run = on_wake;
     p->agenda_tail = &p->agenda_head;
-    p->listener = (struct client_listener){.channel_ready = on_channel_ready, .channel_lost = on_channel_lost,
-                                           .metadata_changed = on_metadata, .arg = p};
+    p->listener = (struct client_listener){.channel_ready = on_channel_ready,
+                                           .channel_lost = on_channel_lost,
+                                           .metadata_changed = on_metadata,
+                                           .arg = p};
     p->entries = calloc(PRODUCER_ENTRIES_MAX, sizeof *p->entries);
     p->entry_list = calloc(PRODUCER_ENTRIES_MAX, sizeof *p->entry_list);
     p->pump_event = event_new(client_base(p->client), -1, 0, on_pump, p);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- topics (under the lock) ------------------------------------------------------------------------------- */
+/* ---- topics (under the lock) ------------------------------------------------------------------------ */
 
 static struct produce_topic *add_topic(brook_producer *p, const char *name)
 {
@@ -70,6 +70,7 @@ static struct produce_partition *make_partition(struct produce_topic *topic, int
     partition->topic = topic;
     partition->index = index;
     partition->leader = -1;
+    partition->batch_bytes = topic->producer->batch_bytes;
     batch_list_init(&partition->closed);
     batch_list_init(&partition->backlog);
     return partition;
@@ -98,15 +99,15 @@ static int make_partitions(struct produce_topic *topic, int32_t count)
     return 0;
 }
 
-/* ---- records whose topic is not known ------------------------------------------------------------------------ */
+/* ---- records whose topic is not known --------------------------------------------------------------- */
 
 static size_t view_bytes(const struct record_view *v)
 {
     size_t bytes = (v->key ? (size_t)v->key_bytes : 0) + (v->value ? (size_t)v->value_bytes : 0) +
                    (size_t)v->headers_count * sizeof v->headers[0];
     for (int32_t i = 0; i < v->headers_count; i++)
-        bytes += (size_t)v->headers[i].key_bytes +
-                 (v->headers[i].value ? (size_t)v->headers[i].value_bytes : 0);
+        bytes +=
+            (size_t)v->headers[i].key_bytes + (v->headers[i].value ? (size_t)v->headers[i].value_bytes : 0);
     return bytes;
 }
 
@@ -143,8 +144,8 @@ int producer_topic_hold(brook_producer *p, struct produce_topic *topic, const st
     struct early_record *early = malloc(bytes);
     if (!early)
         return -BROOK_E_NOMEM;
-    *early = (struct early_record){.charge = bytes, .partition = partition, .opaque = opaque,
-                                   .opened_ms = clock_boot_ms()};
+    *early = (struct early_record){
+        .charge = bytes, .partition = partition, .opaque = opaque, .opened_ms = clock_boot_ms()};
     copy_view(early, view);
     p->used_bytes += bytes;
     *topic->early_tail = early;
@@ -201,7 +202,8 @@ static struct early_record *replay(brook_producer *p, struct produce_topic *topi
         p->used_bytes -= early->charge;
         early->next = NULL;
         int r = partition < topic->partitions_count
-                    ? producer_add(p, topic->partitions[partition], v, early->opaque) : -BROOK_E_UNKNOWN_PARTITION;
+                    ? producer_add(p, topic->partitions[partition], v, early->opaque)
+                    : -BROOK_E_UNKNOWN_PARTITION;
         if (r == 0) {
             free(early);
             continue;
@@ -216,7 +218,7 @@ static struct early_record *replay(brook_producer *p, struct produce_topic *topi
     return refused;
 }
 
-/* ---- what the metadata says ------------------------------------------------------------------------------------ */
+/* ---- what the metadata says ------------------------------------------------------------------------- */
 
 static void set_leaders(brook_producer *p, struct produce_topic *topic, const struct metadata_topic *m)
 {
@@ -300,7 +302,8 @@ void producer_topics_expire(brook_producer *p, int64_t now_ms, bool all)
     struct produce_topic *topic = p->topics;
     while (topic) {
         struct early_record *old = NULL, **tail = &old;
-        while (topic->early_head && (all || now_ms - topic->early_head->opened_ms >= p->delivery_timeout_ms)) {
+        while (topic->early_head &&
+               (all || now_ms - topic->early_head->opened_ms >= p->delivery_timeout_ms)) {
             struct early_record *early = take_early(topic);
             early->next = NULL;
             *tail = early;
@@ -317,7 +320,8 @@ void producer_topics_expire(brook_producer *p, int64_t now_ms, bool all)
 void producer_topics_free(brook_producer *p)
 {
     struct produce_topic *topic, *next;
-    HASH_ITER(hh, p->topics, topic, next) {
+    HASH_ITER(hh, p->topics, topic, next)
+    {
         HASH_DEL(p->topics, topic);
         for (int32_t i = 0; i < topic->partitions_made; i++)
             free(topic->partitions[i]);

@@ -1,7 +1,8 @@
 /* Names to addresses without stopping the loop.
  *
- * getaddrinfo() may block for many seconds, so each lookup runs on a short-lived thread of its own and its answer is
- * posted to an inbox. A lookup that is given up is left to end by itself: nothing ever waits for one.
+ * getaddrinfo() may block for many seconds, so each lookup runs on a short-lived thread of its own and its
+ * answer is posted to an inbox. A lookup that is given up is left to end by itself: nothing ever waits for
+ * one.
  */
 #ifndef BROOK_CLIENT_RESOLVER_H
 #define BROOK_CLIENT_RESOLVER_H
@@ -19,7 +20,8 @@ struct resolver_address {
     socklen_t bytes;
 };
 
-/* The answer: addresses in the system's order; none and a text when the name is not known. Good during the call. */
+/* The answer: addresses in the system's order; none and a text when the name is not known. Good during the
+ * call. */
 struct resolver_answer {
     const struct resolver_address *addresses;
     size_t count;

@@ -72,8 +72,10 @@ static void plan_enter(struct assign_plan *plan, const struct assign_topic *topi
 int assign_compute(enum assign_strategy strategy, struct assign_topic *topics, size_t topics_count,
                    size_t members_count)
 {
-    static void (*const strategies[])(struct assign_plan *, struct assign_topic *) = {
-        [ASSIGN_RANGE] = assign_range, [ASSIGN_ROUNDROBIN] = assign_roundrobin, [ASSIGN_STICKY] = assign_sticky};
+    static void (*const strategies[])(struct assign_plan *,
+                                      struct assign_topic *) = {[ASSIGN_RANGE] = assign_range,
+                                                                [ASSIGN_ROUNDROBIN] = assign_roundrobin,
+                                                                [ASSIGN_STICKY] = assign_sticky};
 
     struct assign_plan plan;
     int err = plan_init(&plan, members_count);

@@ -7,8 +7,8 @@ static int32_t slot_of(const struct assign_plan *plan, int32_t member)
     return member >= 0 && (size_t)member < plan->members_count ? plan->slot[member] : -1;
 }
 
-/* Who gets one of the partitions that do not divide evenly: those who hold more than the even share keep it, so
- * that nothing moves for it; among equals the one with less to do so far, then the first. */
+/* Who gets one of the partitions that do not divide evenly: those who hold more than the even share keep it,
+ * so that nothing moves for it; among equals the one with less to do so far, then the first. */
 static bool goes_before(const struct assign_plan *plan, int32_t a, int32_t b, int32_t share)
 {
     bool a_holds = plan->held[a] > share;

@@ -18,6 +18,7 @@ struct bootstrap {
     struct inbox *inbox;
     bootstrap_callback *callback;
     void *arg;
+    bool may_found;
     unsigned waiting;
     int err;
 };
@@ -56,7 +57,7 @@ static void id_made(void *arg, const struct coordinator_reply *reply)
 static void id_looked_up(void *arg, const struct coordinator_reply *reply)
 {
     struct bootstrap *b = arg;
-    if (reply->err != -BROOK_E_NO_NODE)
+    if (reply->err != -BROOK_E_NO_NODE || !b->may_found)
         return id_read(arg, reply);
     struct topic_id random;
     char text[TOPIC_ID_TEXT_BYTES];
@@ -81,15 +82,15 @@ static void directory_made(void *arg, const struct coordinator_reply *reply)
         coordinator_get(b->coordinator, PATH_CLUSTER_ID, call_of(b, id_looked_up));
 }
 
-void bootstrap_cluster(struct coordinator *coordinator, struct inbox *inbox, bootstrap_callback *callback,
-                       void *arg)
+void bootstrap_cluster(struct coordinator *coordinator, bool may_found, struct inbox *inbox,
+                       bootstrap_callback *callback, void *arg)
 {
     struct bootstrap *b = calloc(1, sizeof *b);
     if (!b) {
         callback(arg, -BROOK_E_NOMEM, NULL);
         return;
     }
-    *b = (struct bootstrap){coordinator, inbox, callback, arg, DIRECTORIES_COUNT, 0};
+    *b = (struct bootstrap){coordinator, inbox, callback, arg, may_found, DIRECTORIES_COUNT, 0};
     for (size_t i = 0; i < DIRECTORIES_COUNT; i++)
         coordinator_create_path(coordinator, directories[i], NULL, 0, call_of(b, directory_made));
 }

@@ -68,7 +68,8 @@ static struct coordinator_call read_call(struct group_view_read *read, coordinat
 /* Start reading `count` items, or end with the error. */
 static void read_many(struct group_view_read *read, enum reads_kind kind, size_t count,
                       void (*path)(void *, size_t, struct path *),
-                      int (*answer)(void *, size_t, const struct coordinator_reply *), void (*end)(void *, int))
+                      int (*answer)(void *, size_t, const struct coordinator_reply *),
+                      void (*end)(void *, int))
 {
     struct reads_plan plan = {.coordinator = read->coordinator,
                               .inbox = read->inbox,
@@ -280,7 +281,8 @@ bool group_view_subscribes(const struct group_view_member *member, const char *t
 {
     for (size_t i = 0; i < member->data.topics_count; i++) {
         const char *wanted = member->data.topics[i];
-        if (member->data.is_pattern ? topic_patterns_match(patterns, wanted, topic) : strcmp(wanted, topic) == 0)
+        if (member->data.is_pattern ? topic_patterns_match(patterns, wanted, topic)
+                                    : strcmp(wanted, topic) == 0)
             return true;
     }
     return false;
@@ -454,8 +456,8 @@ static void on_sync(void *arg, const struct coordinator_reply *reply)
     coordinator_get(read->coordinator, path.text, read_call(read, on_assignment));
 }
 
-struct group_view_read *group_view_read(struct coordinator *coordinator, struct inbox *inbox, const char *group,
-                                        unsigned flags, struct topic_patterns *patterns,
+struct group_view_read *group_view_read(struct coordinator *coordinator, struct inbox *inbox,
+                                        const char *group, unsigned flags, struct topic_patterns *patterns,
                                         group_view_callback *callback, void *arg)
 {
     struct group_view_read *read = calloc(1, sizeof *read);

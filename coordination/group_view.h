@@ -1,10 +1,10 @@
 /* Read a group from ZooKeeper once: its members, its assignment, the topics they want, its owners.
  *
- * A sync first, then the assignment, then the registry and the topics: what is returned is at least as new as any
- * assignment that was written before, so that a CAS on `assignment_version` never replaces a newer view by an older
- * one. The parts are read one after another and may differ by a change in between, whose watchers will see to it.
- * Reads: one per member and topic; one per owned partition only with GROUP_VIEW_OWNERS (for describing a group).
- * Loop thread; the answer comes through `inbox`.
+ * A sync first, then the assignment, then the registry and the topics: what is returned is at least as new as
+ * any assignment that was written before, so that a CAS on `assignment_version` never replaces a newer view
+ * by an older one. The parts are read one after another and may differ by a change in between, whose watchers
+ * will see to it. Reads: one per member and topic; one per owned partition only with GROUP_VIEW_OWNERS (for
+ * describing a group). Loop thread; the answer comes through `inbox`.
  */
 #ifndef BROOK_COORDINATION_GROUP_VIEW_H
 #define BROOK_COORDINATION_GROUP_VIEW_H
@@ -61,8 +61,8 @@ typedef void group_view_callback(void *arg, int err, struct group_view *view);
 struct group_view_read;
 /* `patterns` is borrowed until the callback; NULL without GROUP_VIEW_TOPICS.
  * Returns NULL: out of memory. Else one callback, unless group_view_cancel() comes first. */
-struct group_view_read *group_view_read(struct coordinator *coordinator, struct inbox *inbox, const char *group,
-                                        unsigned flags, struct topic_patterns *patterns,
+struct group_view_read *group_view_read(struct coordinator *coordinator, struct inbox *inbox,
+                                        const char *group, unsigned flags, struct topic_patterns *patterns,
                                         group_view_callback *callback, void *arg);
 /* The callback does not run any more. Not after it ran. NULL is fine. */
 void group_view_cancel(struct group_view_read *read);

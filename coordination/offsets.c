@@ -83,7 +83,8 @@ static struct offsets_slot *slot_get(struct offsets *offsets, const struct offse
                                      const struct offsets_entry *entry, bool *ret_made)
 {
     char key[GROUP_NAME_BYTES_MAX + TOPIC_NAME_BYTES_MAX + 16];
-    size_t bytes = (size_t)snprintf(key, sizeof key, "%s/%s/%d", commit->group, entry->topic, entry->partition);
+    size_t bytes =
+        (size_t)snprintf(key, sizeof key, "%s/%s/%d", commit->group, entry->topic, entry->partition);
     struct offsets_slot *slot = NULL;
     HASH_FIND(hh, offsets->slots, key, bytes, slot);
     *ret_made = !slot;
@@ -183,8 +184,8 @@ static void commit_start(struct inbox_item *item)
 }
 
 /* One block: the commit, its writes and results, and all strings. */
-static struct offsets_commit *commit_new(const char *group, const char *member, const struct offsets_entry *entries,
-                                         size_t count)
+static struct offsets_commit *commit_new(const char *group, const char *member,
+                                         const struct offsets_entry *entries, size_t count)
 {
     size_t text = strlen(group) + 1 + (member ? strlen(member) + 1 : 0);
     for (size_t i = 0; i < count; i++)
@@ -219,7 +220,8 @@ int offsets_commit(struct offsets *offsets, const char *group, const char *membe
         return -BROOK_E_INVALID;
     if (count > OFFSETS_ENTRIES_MAX)
         return -BROOK_E_TOO_MANY;
-    if (!name_is_legal_group(group, strlen(group)) || (member && !name_is_legal_member(member, strlen(member))))
+    if (!name_is_legal_group(group, strlen(group)) ||
+        (member && !name_is_legal_member(member, strlen(member))))
         return -BROOK_E_ILLEGAL_NAME;
     if (atomic_fetch_add(&offsets->waiting, count) + count > OFFSETS_WAITING_MAX) {
         atomic_fetch_sub(&offsets->waiting, count);

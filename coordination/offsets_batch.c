@@ -99,7 +99,8 @@ static bool is_refusal(int err)
            err == -BROOK_E_NOT_EMPTY;
 }
 
-/* The write at fault gets its answer; the others, which nothing is wrong with as far as is known, go singly. */
+/* The write at fault gets its answer; the others, which nothing is wrong with as far as is known, go
+ * singly. */
 static void batch_refused(struct batch *batch, int err, size_t failed_op)
 {
     const struct offsets_commit *commit = batch->writes[0]->commit;

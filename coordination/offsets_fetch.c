@@ -2,6 +2,7 @@
 
 #include "coordination/coordinator.h"
 #include "coordination/paths.h"
+#include "coordination/reads.h"
 #include "coordination/znodes.h"
 #include "proto/base/err.h"
 #include "proto/base/names.h"
@@ -9,9 +10,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Reads of one fetch under way at a time. */
-#define READS_MAX 128
 
 /* sync, then the topics (unless they were named), then each topic's partitions, then each node. */
 struct fetch {
@@ -24,174 +22,151 @@ struct fetch {
     int err;
     char **topics;
     size_t topics_count;
-    size_t topics_read;
-    struct fetch_node *nodes;
-    size_t nodes_count;
-    size_t nodes_capacity;
-    size_t nodes_asked;
-    size_t open; /* reads under way */
-    struct offsets_fetched *fetched;
+    struct offsets_fetched *fetched; /* topics are those above */
+    size_t count;
+    size_t capacity;
 };
 
-/* A read needs to know its place and its fetch. */
-struct fetch_node {
-    struct fetch *fetch;
-    const char *topic;
-    int32_t partition;
-    int64_t offset;
-    int32_t version;
-    int err;
-    bool gone;
-};
-
-/* One of the topics being listed. */
-struct listing {
-    struct fetch *fetch;
-    const char *topic;
-};
+/* Not there any more: to be left out. */
+#define VANISHED (-1)
 
 static void fetch_free(struct fetch *fetch)
 {
     for (size_t i = 0; i < fetch->topics_count; i++)
         free(fetch->topics[i]);
     free(fetch->topics);
-    free(fetch->nodes);
     free(fetch->fetched);
     free(fetch->group);
     free(fetch);
+}
+
+static int compare_fetched(const void *a, const void *b)
+{
+    const struct offsets_fetched *x = a;
+    const struct offsets_fetched *y = b;
+    int order = strcmp(x->topic, y->topic);
+    return order ? order : (x->partition > y->partition) - (x->partition < y->partition);
 }
 
 static void fetch_reply(struct inbox_item *item)
 {
     struct fetch *fetch = CONTAINER_OF(item, struct fetch, item);
     struct offsets_fetch_reply reply = {.err = fetch->err, .fetched = fetch->fetched};
-    for (size_t i = 0; !reply.err && i < fetch->nodes_count; i++) {
-        const struct fetch_node *node = &fetch->nodes[i];
-        if (!node->gone)
-            fetch->fetched[reply.count++] =
-                (struct offsets_fetched){node->topic, node->partition, node->offset, node->version, node->err};
-    }
+    reply.count = fetch->err ? 0 : fetch->count;
     fetch->callback(fetch->arg, &reply);
     fetch_free(fetch);
 }
 
-static int compare_nodes(const void *a, const void *b)
+static void fetch_end(void *arg, int err)
 {
-    const struct fetch_node *x = a;
-    const struct fetch_node *y = b;
-    int order = strcmp(x->topic, y->topic);
-    return order ? order : (x->partition > y->partition) - (x->partition < y->partition);
-}
-
-static void fetch_end(struct fetch *fetch)
-{
+    struct fetch *fetch = arg;
     struct offsets *offsets = fetch->offsets;
-    if (!fetch->err) {
-        if (fetch->nodes_count > 1)
-            qsort(fetch->nodes, fetch->nodes_count, sizeof *fetch->nodes, compare_nodes);
-        fetch->fetched = malloc((fetch->nodes_count + 1) * sizeof *fetch->fetched);
-        if (!fetch->fetched)
-            fetch->err = -BROOK_E_NOMEM;
-    }
+    size_t kept = 0;
+    for (size_t i = 0; i < fetch->count; i++)
+        if (fetch->fetched[i].partition != VANISHED)
+            fetch->fetched[kept++] = fetch->fetched[i];
+    fetch->count = kept;
+    if (kept > 1)
+        qsort(fetch->fetched, kept, sizeof *fetch->fetched, compare_fetched);
+    fetch->err = err;
     fetch->item.run = fetch_reply;
     inbox_post(fetch->inbox, &fetch->item);
     offsets_unref(offsets);
 }
 
-static struct coordinator_call fetch_call(struct fetch *fetch, coordinator_callback *callback, void *arg)
+static void read_many(struct fetch *fetch, enum reads_kind kind, size_t count,
+                      void (*path)(void *, size_t, struct path *),
+                      int (*answer)(void *, size_t, const struct coordinator_reply *),
+                      void (*end)(void *, int))
 {
-    return (struct coordinator_call){.inbox = fetch->offsets->inbox, .callback = callback, .arg = arg};
+    struct reads_plan plan = {.coordinator = fetch->offsets->coordinator,
+                              .inbox = fetch->offsets->inbox,
+                              .kind = kind,
+                              .count = count,
+                              .path = path,
+                              .answer = answer,
+                              .end = end,
+                              .arg = fetch};
+    int err = reads_start(&plan);
+    if (err)
+        fetch_end(fetch, err);
+}
+
+static struct coordinator_call fetch_call(struct fetch *fetch, coordinator_callback *callback)
+{
+    return (struct coordinator_call){.inbox = fetch->offsets->inbox, .callback = callback, .arg = fetch};
 }
 
 /* ---- nodes -------------------------------------------------------------------------------------------- */
 
-static void fetch_go_on(struct fetch *fetch);
-
-static void on_node(void *arg, const struct coordinator_reply *reply)
+static void node_path(void *arg, size_t item, struct path *path)
 {
-    struct fetch_node *node = arg;
-    struct fetch *fetch = node->fetch;
-    node->err = reply->err;
-    node->version = reply->stat.version;
-    if (reply->err == -BROOK_E_NO_NODE)
-        node->gone = true;
-    else if (!reply->err)
-        node->err = znode_decode_offset(reply->data, reply->data_bytes, &node->offset, NULL);
-    fetch->open--;
-    fetch_go_on(fetch);
+    struct fetch *fetch = arg;
+    path_offset(path, fetch->group, fetch->fetched[item].topic, fetch->fetched[item].partition);
 }
 
-static void ask_nodes(struct fetch *fetch)
+static int on_node(void *arg, size_t item, const struct coordinator_reply *reply)
 {
-    while (fetch->nodes_asked < fetch->nodes_count && fetch->open < READS_MAX) {
-        struct fetch_node *node = &fetch->nodes[fetch->nodes_asked++];
-        struct path path;
-        path_offset(&path, fetch->group, node->topic, node->partition);
-        fetch->open++;
-        coordinator_get(fetch->offsets->coordinator, path.text, fetch_call(fetch, on_node, node));
-    }
+    struct offsets_fetched *f = &((struct fetch *)arg)->fetched[item];
+    f->err = reply->err;
+    if (reply->err == -BROOK_E_NO_NODE)
+        f->partition = VANISHED;
+    if (reply->err)
+        return 0;
+    f->version = reply->stat.version;
+    f->err = znode_decode_offset(reply->data, reply->data_bytes, &f->offset, NULL);
+    return 0;
 }
 
 /* ---- partitions of each topic ------------------------------------------------------------------------- */
 
-static int add_node(struct fetch *fetch, const char *topic, int32_t partition)
+static int add_partition(struct fetch *fetch, const char *topic, int32_t partition)
 {
-    if (fetch->nodes_count == OFFSETS_FETCHED_MAX)
+    if (fetch->count == OFFSETS_FETCHED_MAX)
         return -BROOK_E_TOO_MANY;
-    if (fetch->nodes_count == fetch->nodes_capacity) {
-        size_t capacity = fetch->nodes_capacity ? 2 * fetch->nodes_capacity : 64;
-        struct fetch_node *nodes = realloc(fetch->nodes, capacity * sizeof *nodes);
-        if (!nodes)
+    if (fetch->count == fetch->capacity) {
+        size_t capacity = fetch->capacity ? 2 * fetch->capacity : 64;
+        struct offsets_fetched *fetched = realloc(fetch->fetched, capacity * sizeof *fetched);
+        if (!fetched)
             return -BROOK_E_NOMEM;
-        fetch->nodes = nodes;
-        fetch->nodes_capacity = capacity;
+        fetch->fetched = fetched;
+        fetch->capacity = capacity;
     }
-    fetch->nodes[fetch->nodes_count++] =
-        (struct fetch_node){.fetch = fetch, .topic = topic, .partition = partition, .offset = -1, .version = -1};
+    fetch->fetched[fetch->count++] =
+        (struct offsets_fetched){.topic = topic, .partition = partition, .offset = -1, .version = -1};
     return 0;
 }
 
-static void on_partitions(void *arg, const struct coordinator_reply *reply)
+static void topic_path(void *arg, size_t item, struct path *path)
 {
-    struct listing *listing = arg;
-    struct fetch *fetch = listing->fetch;
-    if (reply->err && reply->err != -BROOK_E_NO_NODE)
-        fetch->err = reply->err;
-    for (size_t i = 0; !reply->err && i < reply->children_count && !fetch->err; i++) {
+    struct fetch *fetch = arg;
+    path_group_offsets(path, fetch->group, fetch->topics[item]);
+}
+
+static int on_partitions(void *arg, size_t item, const struct coordinator_reply *reply)
+{
+    struct fetch *fetch = arg;
+    int err = reply->err == -BROOK_E_NO_NODE ? 0 : reply->err;
+    for (size_t i = 0; !reply->err && i < reply->children_count && !err; i++) {
         int32_t partition = path_partition_number(reply->children[i]);
         if (partition >= 0)
-            fetch->err = add_node(fetch, listing->topic, partition);
+            err = add_partition(fetch, fetch->topics[item], partition);
     }
-    free(listing);
-    fetch->open--;
-    fetch_go_on(fetch);
+    return err;
 }
 
-static void ask_partitions(struct fetch *fetch)
+static void on_partitions_end(void *arg, int err)
 {
-    while (fetch->topics_read < fetch->topics_count && fetch->open < READS_MAX && !fetch->err) {
-        struct listing *listing = malloc(sizeof *listing);
-        if (!listing) {
-            fetch->err = -BROOK_E_NOMEM;
-            return;
-        }
-        *listing = (struct listing){fetch, fetch->topics[fetch->topics_read++]};
-        struct path path;
-        path_group_offsets(&path, fetch->group, listing->topic);
-        fetch->open++;
-        coordinator_children(fetch->offsets->coordinator, path.text, fetch_call(fetch, on_partitions, listing));
-    }
+    struct fetch *fetch = arg;
+    if (err)
+        fetch_end(fetch, err);
+    else
+        read_many(fetch, READS_GET, fetch->count, node_path, on_node, fetch_end);
 }
 
-/* The array of nodes is complete, and stays where it is, before the first of them is asked for. */
-static void fetch_go_on(struct fetch *fetch)
+static void read_partitions(struct fetch *fetch)
 {
-    if (!fetch->err)
-        ask_partitions(fetch);
-    if (!fetch->err && fetch->topics_read == fetch->topics_count && (fetch->open == 0 || fetch->nodes_asked > 0))
-        ask_nodes(fetch);
-    if (fetch->open == 0)
-        fetch_end(fetch);
+    read_many(fetch, READS_CHILDREN, fetch->topics_count, topic_path, on_partitions, on_partitions_end);
 }
 
 /* ---- the beginning ------------------------------------------------------------------------------------ */
@@ -205,47 +180,51 @@ static int add_topic(struct fetch *fetch, const char *topic)
     return 0;
 }
 
+static int take_topics(struct fetch *fetch, const struct coordinator_reply *reply)
+{
+    size_t count = reply->err ? 0 : reply->children_count;
+    int err = reply->err == -BROOK_E_NO_NODE ? 0 : reply->err;
+    fetch->topics = calloc(count + 1, sizeof *fetch->topics);
+    if (!fetch->topics)
+        return -BROOK_E_NOMEM;
+    for (size_t i = 0; i < count && !err; i++)
+        if (name_is_legal_topic(reply->children[i], strlen(reply->children[i])))
+            err = add_topic(fetch, reply->children[i]);
+    return err;
+}
+
 static void on_topics(void *arg, const struct coordinator_reply *reply)
 {
     struct fetch *fetch = arg;
-    if (reply->err && reply->err != -BROOK_E_NO_NODE)
-        fetch->err = reply->err;
-    size_t count = reply->err ? 0 : reply->children_count;
-    if (count > 0) {
-        fetch->topics = calloc(count, sizeof *fetch->topics);
-        if (!fetch->topics)
-            fetch->err = -BROOK_E_NOMEM;
-    }
-    for (size_t i = 0; i < count && !fetch->err; i++)
-        if (name_is_legal_topic(reply->children[i], strlen(reply->children[i])))
-            fetch->err = add_topic(fetch, reply->children[i]);
-    fetch_go_on(fetch);
+    int err = take_topics(fetch, reply);
+    if (err)
+        fetch_end(fetch, err);
+    else
+        read_partitions(fetch);
 }
 
 static void on_sync(void *arg, const struct coordinator_reply *reply)
 {
     struct fetch *fetch = arg;
-    if (reply->err || fetch->topics) {
-        fetch->err = reply->err;
-        fetch_go_on(fetch);
-        return;
-    }
     struct path path;
     path_group_offsets(&path, fetch->group, NULL);
-    coordinator_children(fetch->offsets->coordinator, path.text, fetch_call(fetch, on_topics, fetch));
+    if (reply->err)
+        fetch_end(fetch, reply->err);
+    else if (fetch->topics)
+        read_partitions(fetch);
+    else
+        coordinator_children(fetch->offsets->coordinator, path.text, fetch_call(fetch, on_topics));
 }
 
 static void fetch_start(struct inbox_item *item)
 {
     struct fetch *fetch = CONTAINER_OF(item, struct fetch, item);
-    if (fetch->offsets->closed) {
-        fetch->err = -BROOK_E_CLOSED;
-        fetch_end(fetch);
-        return;
-    }
     struct path path;
     path_group_offsets(&path, fetch->group, NULL);
-    coordinator_sync(fetch->offsets->coordinator, path.text, fetch_call(fetch, on_sync, fetch));
+    if (fetch->offsets->closed)
+        fetch_end(fetch, -BROOK_E_CLOSED);
+    else
+        coordinator_sync(fetch->offsets->coordinator, path.text, fetch_call(fetch, on_sync));
 }
 
 static int check_names(const char *group, const char *const *topics, size_t topics_count)

@@ -1,5 +1,5 @@
-/* Inside of the offset registry: shared by offsets*.c only. Everything here but the commit's reply lives on the thread
- * that drains offsets->inbox.
+/* Inside of the offset registry: shared by offsets*.c only. Everything here but the commit's reply lives on
+ * the thread that drains offsets->inbox.
  *
  *     commit --has--> writes --each waits in or owns--> slot (one per partition in use)
  *                       '--ready--> batch (one multi under way)

@@ -125,7 +125,8 @@ void ownership_release(struct ownership *ownership, const char *topic, int32_t p
 {
     struct ownership_op *op = ownership_op_new(ownership, topic, partition, tag, callback, arg);
     if (op)
-        coordinator_delete_own(ownership->coordinator, op->owner.text, ownership_call(ownership, on_released, op));
+        coordinator_delete_own(ownership->coordinator, op->owner.text,
+                               ownership_call(ownership, on_released, op));
 }
 
 /* ---- verify: the offset first, then whose the owner node is ------------------------------------------- */
@@ -174,7 +175,8 @@ void ownership_verify(struct ownership *ownership, const char *topic, int32_t pa
 {
     struct ownership_op *op = ownership_op_new(ownership, topic, partition, tag, callback, arg);
     if (op)
-        coordinator_sync(ownership->coordinator, op->offset.text, ownership_call(ownership, on_verify_sync, op));
+        coordinator_sync(ownership->coordinator, op->offset.text,
+                         ownership_call(ownership, on_verify_sync, op));
 }
 
 /* ---- watch -------------------------------------------------------------------------------------------- */
@@ -202,8 +204,8 @@ struct ownership_watch *ownership_watch_new(struct ownership *ownership, const c
     *watch = (struct ownership_watch){.session_id = ownership->session_id, .callback = callback, .arg = arg};
     struct path path;
     path_owner(&path, ownership->group, topic, partition);
-    watch->observation = coordinator_observe(ownership->coordinator, OBSERVE_DATA, path.text, 0, ownership->inbox,
-                                             on_watched, watch);
+    watch->observation = coordinator_observe(ownership->coordinator, OBSERVE_DATA, path.text, 0,
+                                             ownership->inbox, on_watched, watch);
     if (watch->observation)
         return watch;
     free(watch);

@@ -1,17 +1,18 @@
 /* The ownership registry of one group, as one member uses it: claim, release, verify, watch.
  *
- * A partition's ephemeral owner node is the lock to read it; its offset node's version is the token to commit.
+ * A partition's ephemeral owner node is the lock to read it; its offset node's version is the token to
+ * commit.
  *
  *     claim    read the offset node (made empty if missing), then
  *              multi { create owner node (ephemeral), set offset node to the value and version read }
- *              When the owner node is this session's already (an answer was lost, or the session was taken up again):
- *              multi { set owner node, set offset node }, so that older tokens are void.
+ *              When the owner node is this session's already (an answer was lost, or the session was taken
+ *              up again): multi { set owner node, set offset node }, so that older tokens are void.
  *     release  delete the owner node, on the session that made it only.
- *     verify   sync, read the offset node, then look whose the owner node is: if ours, the version read is ours.
+ *     verify   sync, read the offset node, then look whose the owner node is: if ours, so is the version.
  *
  * Position and version come from the answer of the multi and from nowhere else. A lost answer is followed up
- * inside (sync, read again) as long as the session lives. What this does not know: who should own what, drains,
- * commits. Loop thread: all calls, and all callbacks come through `inbox`.
+ * inside (sync, read again) as long as the session lives. What this does not know: who should own what,
+ * drains, commits. Loop thread: all calls, and all callbacks come through `inbox`.
  */
 #ifndef BROOK_COORDINATION_OWNERSHIP_H
 #define BROOK_COORDINATION_OWNERSHIP_H
@@ -57,15 +58,16 @@ void ownership_release(struct ownership *ownership, const char *topic, int32_t p
 void ownership_verify(struct ownership *ownership, const char *topic, int32_t partition, uint64_t tag,
                       ownership_callback *callback, void *arg);
 
-/* Follow an owner node: called with what is, again and again, until freed. NULL: no memory, or no room for another
- * watch. */
+/* Follow an owner node: called with what is, again and again, until freed. NULL: no memory, or no room for
+ * another watch. */
 typedef void ownership_watch_callback(void *arg, bool exists, bool ours);
 struct ownership_watch *ownership_watch_new(struct ownership *ownership, const char *topic, int32_t partition,
                                             ownership_watch_callback *callback, void *arg);
 void ownership_watch_free(struct ownership_watch *watch);
 
-/* Which partitions of a topic have an owner node of this session (after a session was taken up again). Reads every
- * owner node of the topic. */
+/* Which partitions of a topic have an owner node of this session (after a session was taken up again). Reads
+ * every owner node of the topic. */
 typedef void ownership_list_callback(void *arg, int err, const int32_t *partitions, size_t count);
-void ownership_list(struct ownership *ownership, const char *topic, ownership_list_callback *callback, void *arg);
+void ownership_list(struct ownership *ownership, const char *topic, ownership_list_callback *callback,
+                    void *arg);
 #endif

@@ -35,7 +35,8 @@ static void on_synced(void *arg, const struct coordinator_reply *reply)
 
 static void claim_sync(struct ownership_op *op)
 {
-    coordinator_sync(op->ownership->coordinator, op->owner.text, ownership_call(op->ownership, on_synced, op));
+    coordinator_sync(op->ownership->coordinator, op->owner.text,
+                     ownership_call(op->ownership, on_synced, op));
 }
 
 /* What both multis may answer besides success. */
@@ -67,8 +68,8 @@ static void on_resumed(void *arg, const struct coordinator_reply *reply)
         claim_won(op, reply);
 }
 
-/* The owner node is this session's: from an attempt whose answer was lost, or the session was taken up again. Moving
- * the offset's version voids whatever the earlier owner (us) may still have under way. */
+/* The owner node is this session's: from an attempt whose answer was lost, or the session was taken up again.
+ * Moving the offset's version voids whatever the earlier owner (us) may still have under way. */
 static void claim_resume(struct ownership_op *op)
 {
     struct ownership *ownership = op->ownership;
@@ -131,7 +132,8 @@ static void claim_take(struct ownership_op *op)
         ownership_op_end(op, -BROOK_E_NOMEM);
         return;
     }
-    coordinator_multi_create(multi, op->owner.text, ownership->member, strlen(ownership->member), ZNODE_EPHEMERAL);
+    coordinator_multi_create(multi, op->owner.text, ownership->member, strlen(ownership->member),
+                             ZNODE_EPHEMERAL);
     coordinator_multi_set(multi, op->offset.text, op->value, op->value_bytes, op->read.version);
     coordinator_multi_send(ownership->coordinator, &multi, ownership_call(ownership, on_claimed, op));
 }
@@ -155,7 +157,8 @@ static void on_offset(void *arg, const struct coordinator_reply *reply)
 
 static void claim_read(struct ownership_op *op)
 {
-    coordinator_get(op->ownership->coordinator, op->offset.text, ownership_call(op->ownership, on_offset, op));
+    coordinator_get(op->ownership->coordinator, op->offset.text,
+                    ownership_call(op->ownership, on_offset, op));
 }
 
 void ownership_claim(struct ownership *ownership, const char *topic, int32_t partition, uint64_t tag,

@@ -1,97 +1,87 @@
 #include "coordination/ownership_private.h"
+#include "coordination/reads.h"
 
 #include "proto/base/err.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Reads of one listing under way at a time. */
-#define READS_MAX 128
-
-struct list;
-
-struct entry {
-    struct list *list;
-    int32_t partition;
-    bool ours;
-};
-
 struct list {
     struct ownership *ownership;
     ownership_list_callback *callback;
     void *arg;
     struct path folder;
-    int err;
-    struct entry *entries;
+    int32_t *partitions; /* that have an owner node */
     size_t count;
-    size_t asked;
-    size_t open;
+    int32_t *ours;
+    size_t ours_count;
 };
 
-static void list_end(struct list *list)
+static void list_end(void *arg, int err)
 {
+    struct list *list = arg;
     struct ownership *ownership = list->ownership;
-    int32_t *ours = malloc((list->count + 1) * sizeof *ours);
-    size_t count = 0;
-    int err = ours ? list->err : -BROOK_E_NOMEM;
-    for (size_t i = 0; !err && i < list->count; i++)
-        if (list->entries[i].ours)
-            ours[count++] = list->entries[i].partition;
     if (!ownership->closed)
-        list->callback(list->arg, err, ours, count);
-    free(ours);
-    free(list->entries);
+        list->callback(list->arg, err, list->ours, err ? 0 : list->ours_count);
+    free(list->partitions);
+    free(list->ours);
     free(list);
     ownership_unref(ownership);
 }
 
-static void list_go_on(struct list *list);
-
-static void on_entry(void *arg, const struct coordinator_reply *reply)
+static void owner_path(void *arg, size_t item, struct path *path)
 {
-    struct entry *entry = arg;
-    struct list *list = entry->list;
-    entry->ours = !reply->err && reply->stat.ephemeral_owner == list->ownership->session_id;
-    if (reply->err && reply->err != -BROOK_E_NO_NODE)
-        list->err = reply->err;
-    list->open--;
-    list_go_on(list);
+    struct list *list = arg;
+    /* Both parts fit: the folder was made by the same rule. */
+    snprintf(path->text, sizeof path->text, "%.*s/%d", (int)sizeof path->text - 16, list->folder.text,
+             list->partitions[item]);
 }
 
-static void list_go_on(struct list *list)
+static int on_owner(void *arg, size_t item, const struct coordinator_reply *reply)
 {
-    struct ownership *ownership = list->ownership;
-    while (list->asked < list->count && list->open < READS_MAX && !list->err && !ownership->closed) {
-        struct entry *entry = &list->entries[list->asked++];
-        char path[PATH_BYTES_MAX + 16];
-        snprintf(path, sizeof path, "%s/%d", list->folder.text, entry->partition);
-        list->open++;
-        coordinator_exists(ownership->coordinator, path, ownership_call(ownership, on_entry, entry));
+    struct list *list = arg;
+    if (list->ownership->closed)
+        return -BROOK_E_CLOSED;
+    if (!reply->err && reply->stat.ephemeral_owner == list->ownership->session_id)
+        list->ours[list->ours_count++] = list->partitions[item];
+    return reply->err == -BROOK_E_NO_NODE ? 0 : reply->err;
+}
+
+static int take_partitions(struct list *list, const struct coordinator_reply *reply)
+{
+    size_t count = reply->err ? 0 : reply->children_count;
+    list->partitions = calloc(count + 1, sizeof *list->partitions);
+    list->ours = calloc(count + 1, sizeof *list->ours);
+    if (!list->partitions || !list->ours)
+        return -BROOK_E_NOMEM;
+    for (size_t i = 0; i < count; i++) {
+        int32_t partition = path_partition_number(reply->children[i]);
+        if (partition >= 0)
+            list->partitions[list->count++] = partition;
     }
-    if (list->open == 0)
-        list_end(list);
+    return reply->err == -BROOK_E_NO_NODE ? 0 : reply->err;
 }
 
 static void on_children(void *arg, const struct coordinator_reply *reply)
 {
     struct list *list = arg;
-    size_t count = reply->err ? 0 : reply->children_count;
-    if (reply->err && reply->err != -BROOK_E_NO_NODE)
-        list->err = reply->err;
-    list->entries = calloc(count + 1, sizeof *list->entries);
-    if (!list->entries) {
-        list->err = -BROOK_E_NOMEM;
-        count = 0;
-    }
-    for (size_t i = 0; i < count; i++) {
-        int32_t partition = path_partition_number(reply->children[i]);
-        if (partition >= 0)
-            list->entries[list->count++] = (struct entry){.list = list, .partition = partition};
-    }
-    list_go_on(list);
+    int err = take_partitions(list, reply);
+    struct reads_plan plan = {.coordinator = list->ownership->coordinator,
+                              .inbox = list->ownership->inbox,
+                              .kind = READS_EXISTS,
+                              .count = list->count,
+                              .path = owner_path,
+                              .answer = on_owner,
+                              .end = list_end,
+                              .arg = list};
+    if (!err)
+        err = reads_start(&plan);
+    if (err)
+        list_end(list, err);
 }
 
-void ownership_list(struct ownership *ownership, const char *topic, ownership_list_callback *callback, void *arg)
+void ownership_list(struct ownership *ownership, const char *topic, ownership_list_callback *callback,
+                    void *arg)
 {
     struct list *list = calloc(1, sizeof *list);
     if (!list) {
@@ -101,5 +91,6 @@ void ownership_list(struct ownership *ownership, const char *topic, ownership_li
     *list = (struct list){.ownership = ownership, .callback = callback, .arg = arg};
     path_group_owners(&list->folder, ownership->group, topic);
     ownership_ref(ownership);
-    coordinator_children(ownership->coordinator, list->folder.text, ownership_call(ownership, on_children, list));
+    coordinator_children(ownership->coordinator, list->folder.text,
+                         ownership_call(ownership, on_children, list));
 }

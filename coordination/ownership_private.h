@@ -33,7 +33,8 @@ struct ownership_op {
 
 void ownership_ref(struct ownership *ownership);
 void ownership_unref(struct ownership *ownership);
-struct coordinator_call ownership_call(struct ownership *ownership, coordinator_callback *callback, void *arg);
+struct coordinator_call ownership_call(struct ownership *ownership, coordinator_callback *callback,
+                                       void *arg);
 
 /* NULL without memory: `callback` has run with -BROOK_E_NOMEM then. */
 struct ownership_op *ownership_op_new(struct ownership *ownership, const char *topic, int32_t partition,

@@ -1,7 +1,7 @@
 /* Many nodes read with bounded concurrency: item 0..count-1, a limited number under way at a time.
  *
- * The shape that every "read all of these" here has. Knows nothing of what the paths mean. Loop thread; all callbacks
- * come through the inbox.
+ * The shape that every "read all of these" here has. Knows nothing of what the paths mean. Loop thread; all
+ * callbacks come through the inbox.
  */
 #ifndef BROOK_COORDINATION_READS_H
 #define BROOK_COORDINATION_READS_H

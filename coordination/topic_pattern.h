@@ -13,7 +13,8 @@ struct topic_patterns;
 
 #define TOPIC_PATTERN_BYTES_MAX 1000
 
-/* Returns 0 or -BROOK_E_INVALID: too long, or not an expression; the sentence says what is wrong and where. */
+/* Returns 0 or -BROOK_E_INVALID: too long, or not an expression; the sentence says what is wrong and
+ * where. */
 int topic_pattern_check(const char *pattern, struct brook_error *error);
 
 /* A set of compiled expressions, filled as they are used. NULL: out of memory. */

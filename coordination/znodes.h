@@ -131,7 +131,9 @@ int znode_decode_member(const char *data, size_t bytes, struct znode_member *ret
 
 /* ---- /consumers/<G>/assignment -------------------------------------------------------------------------------- */
 /* {"version":1,"strategy":"sticky","algorithm":1,"view":{"ids_pzxid":12,"topics":{"T":34},"partitions":{"T":3}},
- *  "members":["m1","m2"],"assignment":{"T":{"m1":[0,1],"m2":[2]}}} */
+ *  "members":["m1","m2"],"assignment":{"T":{"m1":[0,1],"m2":[2]}}}
+ * Of a large group that becomes, for all its topics, "T":[0,0,1]: per partition the place of its owner in
+ * "members", -1: nobody. Readers take both. */
 struct znode_assignment {
     char *strategy;
     int32_t algorithm_version;

@@ -28,6 +28,10 @@ void znode_assignment_done(struct znode_assignment *a)
 
 /* ---- encoding ---------------------------------------------------------------------------------------- */
 
+/* A text longer than this is written in the short form, which people read less well. */
+#define READABLE_BYTES_MAX (256 << 10)
+
+/* The long form: who has which partitions. */
 static int encode_owned(json_t *topic, const struct znode_assignment *a,
                         const struct znode_assignment_topic *t)
 {
@@ -47,7 +51,16 @@ static int encode_owned(json_t *topic, const struct znode_assignment *a,
     return 0;
 }
 
-static int encode_topics(json_t *root, const struct znode_assignment *a)
+/* The short form: per partition the owner's place among the members. */
+static int encode_owners(json_t *topic, const struct znode_assignment_topic *t)
+{
+    for (int32_t p = 0; p < t->partitions_count; p++)
+        if (json_array_append_new(topic, json_integer(t->owner[p])) < 0)
+            return -BROOK_E_NOMEM;
+    return 0;
+}
+
+static int encode_topics(json_t *root, const struct znode_assignment *a, bool is_short)
 {
     json_t *view = json_object_get(root, "view");
     json_t *zxids = json_object_get(view, "topics");
@@ -57,14 +70,16 @@ static int encode_topics(json_t *root, const struct znode_assignment *a)
         const struct znode_assignment_topic *t = &a->topics[i];
         if (json_object_set_new(zxids, t->name, json_integer(t->zxid)) < 0 ||
             json_object_set_new(counts, t->name, json_integer(t->partitions_count)) < 0 ||
-            json_object_set_new(assignment, t->name, json_object()) < 0 ||
-            encode_owned(json_object_get(assignment, t->name), a, t) < 0)
+            json_object_set_new(assignment, t->name, is_short ? json_array() : json_object()) < 0)
+            return -BROOK_E_NOMEM;
+        json_t *topic = json_object_get(assignment, t->name);
+        if ((is_short ? encode_owners(topic, t) : encode_owned(topic, a, t)) < 0)
             return -BROOK_E_NOMEM;
     }
     return 0;
 }
 
-char *znode_encode_assignment(const struct znode_assignment *a)
+static char *encode(const struct znode_assignment *a, bool is_short)
 {
     AUTO_JSON json_t *root =
         json_pack("{s:i, s:s, s:i, s:{s:I, s:{}, s:{}}, s:[], s:{}}", "version", 1, "strategy", a->strategy,
@@ -74,7 +89,16 @@ char *znode_encode_assignment(const struct znode_assignment *a)
     for (size_t i = 0; i < a->members_count; i++)
         if (json_array_append_new(members, json_string(a->members[i])) < 0)
             return NULL;
-    return root && encode_topics(root, a) == 0 ? json_to_text(root) : NULL;
+    return root && encode_topics(root, a, is_short) == 0 ? json_to_text(root) : NULL;
+}
+
+char *znode_encode_assignment(const struct znode_assignment *a)
+{
+    char *text = encode(a, false);
+    if (!text || strlen(text) <= READABLE_BYTES_MAX)
+        return text;
+    free(text);
+    return encode(a, true);
 }
 
 /* ---- decoding ---------------------------------------------------------------------------------------- */
@@ -146,6 +170,22 @@ static int decode_owned(json_t *owned, const struct member_index *index, size_t 
     return 0;
 }
 
+static int decode_owners(const json_t *owners, size_t members_count, struct znode_assignment_topic *t,
+                         struct brook_error *error)
+{
+    if (json_array_size(owners) != (size_t)t->partitions_count)
+        return brook_error_set(error, BROOK_E_BAD_ZNODE, "topic %s: not one owner per partition", t->name);
+    for (int32_t p = 0; p < t->partitions_count; p++) {
+        const json_t *owner = json_array_get(owners, (size_t)p);
+        json_int_t index = json_is_integer(owner) ? json_integer_value(owner) : INT32_MAX;
+        if (index < -1 || index >= (json_int_t)members_count)
+            return brook_error_set(error, BROOK_E_BAD_ZNODE, "topic %s is assigned to somebody unknown",
+                                   t->name);
+        t->owner[p] = (int32_t)index;
+    }
+    return 0;
+}
+
 static int decode_topic(const json_t *view, const char *name, json_t *owned, const struct member_index *index,
                         size_t members_count, struct znode_assignment_topic *t, struct brook_error *error)
 {
@@ -157,14 +197,16 @@ static int decode_topic(const json_t *view, const char *name, json_t *owned, con
         (r = json_get_int32(counts, name, JSON_REQUIRED, 0, ZNODE_PARTITIONS_MAX, &t->partitions_count,
                             error)) < 0)
         return r;
-    if (!json_is_object(owned))
+    if (!json_is_object(owned) && !json_is_array(owned))
         return brook_error_set(error, BROOK_E_BAD_ZNODE,
-                               "field \"assignment\" holds something else than objects");
+                               "field \"assignment\" holds something else than objects and arrays");
     t->owner = calloc((size_t)t->partitions_count + 1, sizeof *t->owner);
     if (!t->owner)
         return -BROOK_E_NOMEM;
     for (int32_t p = 0; p < t->partitions_count; p++)
         t->owner[p] = -1;
+    if (json_is_array(owned))
+        return decode_owners(owned, members_count, t, error);
     return decode_owned(owned, index, members_count, t, error);
 }
 

@@ -198,8 +198,7 @@ static int start_hosting(struct cluster *c)
         .defaults = &c->s.topic_defaults,
         .diag = c->s.diag,
     };
-    struct hosting_events events = {cluster_hosting_opened, cluster_topic_hosting_changed, hosting_was_closed,
-                                    c};
+    struct hosting_events events = {cluster_hosting_opened, cluster_hosting_changed, hosting_was_closed, c};
     return hosting_new(&settings, &c->inbox, &events, &c->hosting);
 }
 

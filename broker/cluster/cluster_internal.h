@@ -26,7 +26,8 @@
 #define CLUSTER_HOUSEKEEPING_MS 1000
 #define CLUSTER_REREAD_MS 600000   /* everything is read again, whatever was announced */
 #define CLUSTER_RETRY_MS 500       /* after a read that failed */
-#define CLUSTER_VIEW_MS 5          /* between two views */
+#define CLUSTER_VIEW_MS 5          /* between two views at least */
+#define CLUSTER_VIEW_SHARE 8       /* ... and so many times as long as it takes to make one */
 #define CLUSTER_TOMBSTONES_MS 100  /* between two looks at them */
 #define CLUSTER_UNREGISTER_MS 3000 /* at stop, at most */
 #define CLUSTER_CLOSE_MS 60000     /* until logs that do not close are left behind */
@@ -79,6 +80,7 @@ struct cluster {
     bool bootstrap_due;
     bool is_opening; /* hosting_open() was called */
     bool is_opened;
+    bool is_foreign;     /* ZooKeeper holds another cluster than ours, or none */
     bool was_registered; /* once in this process */
     bool is_registered;
     bool has_failed; /* the start: nothing more is tried */
@@ -93,7 +95,9 @@ struct cluster {
     bool compare_is_due;
     bool topics_are_due; /* the list of topics came while everything was being read */
     bool is_reading_tombstones;
-    int64_t view_ms; /* when the last one was published */
+    bool served_is_due;
+    int64_t view_ms; /* no view before */
+    int64_t served_ms;
     int64_t tombstones_ms;
     int64_t reread_ms;
     int64_t housekeeping_ms;
@@ -117,7 +121,7 @@ void cluster_hosting_opened(void *arg, const struct brook_error *error);
 /* cluster_turn.c */
 void cluster_read_all(struct cluster *c);
 int cluster_turn_new(struct cluster *c); /* image, reader, controller, intents, served */
-void cluster_topic_hosting_changed(void *arg, const char *topic);
+void cluster_hosting_changed(void *arg, const char *topic, int32_t number);
 void cluster_drop_views(struct cluster *c);
 /* Returns when the next turn is due if nothing comes in. */
 int64_t cluster_turn(struct cluster *c, int64_t now_ms);

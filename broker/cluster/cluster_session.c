@@ -17,18 +17,20 @@ static void start_bootstrap(struct cluster *c);
 
 static void register_broker(struct cluster *c)
 {
-    if (c->is_opened && c->is_connected && !c->is_draining && !c->has_failed && !c->is_registered)
+    bool may = c->is_opened && c->is_connected && !c->is_foreign && !c->is_draining && !c->has_failed;
+    if (may && !c->is_registered)
         registry_register(c->registry, hosting_clean_from(c->hosting));
 }
 
-/* The same process never serves two clusters: another id is another ensemble behind the same address. */
+/* The same process never serves two clusters: what is in ZooKeeper now says nothing about our directories. */
 static void refuse_cluster(struct cluster *c, const char *cluster_id)
 {
-    struct brook_error error;
-    brook_error_set(&error, BROOK_E_CONFIG, "ZooKeeper holds cluster %.60s now, this broker belongs to %.60s",
-                    cluster_id, c->cluster_id);
-    cluster_set_ready(c, error.text);
-    diag_log(c->s.diag, DIAG_ERROR, "", "%s: not registering", error.text);
+    if (!c->is_foreign)
+        diag_log(c->s.diag, DIAG_ERROR, "",
+                 "ZooKeeper holds cluster %s now, this broker belongs to %s: not registering",
+                 cluster_id ? cluster_id : "(no id)", c->cluster_id);
+    c->is_foreign = true;
+    c->bootstrap_due = true; /* whoever restores the right one finds us here */
 }
 
 static void bootstrapped(void *arg, int err, const char *cluster_id)
@@ -37,14 +39,19 @@ static void bootstrapped(void *arg, int err, const char *cluster_id)
     c->is_bootstrapping = false;
     if (c->is_draining || c->has_failed)
         return;
-    if (err) {
+    if (err && err != -BROOK_E_NO_NODE) {
         c->bootstrap_due = true;
         return;
     }
     if (!c->cluster_id)
         c->cluster_id = strdup(cluster_id);
-    if (!c->cluster_id || strcmp(c->cluster_id, cluster_id) != 0)
-        return refuse_cluster(c, cluster_id);
+    if (!c->cluster_id) {
+        c->bootstrap_due = true;
+        return;
+    }
+    if (err || strcmp(c->cluster_id, cluster_id) != 0)
+        return refuse_cluster(c, err ? NULL : cluster_id);
+    c->is_foreign = false;
     if (!c->is_opening) {
         c->is_opening = true;
         hosting_open(c->hosting, cluster_id);
@@ -60,7 +67,7 @@ static void start_bootstrap(struct cluster *c)
         return;
     }
     c->is_bootstrapping = true;
-    bootstrap_cluster(c->coordinator, &c->inbox, bootstrapped, c);
+    bootstrap_cluster(c->coordinator, !c->cluster_id, &c->inbox, bootstrapped, c);
 }
 
 void cluster_hosting_opened(void *arg, const struct brook_error *error)

@@ -83,13 +83,22 @@ int cluster_turn_new(struct cluster *c)
     return err;
 }
 
-void cluster_topic_hosting_changed(void *arg, const char *topic)
+static void served_may_differ(struct cluster *c, struct image_topic *topic)
+{
+    topic->is_served_due = true;
+    c->served_is_due = true;
+}
+
+void cluster_hosting_changed(void *arg, const char *topic, int32_t number)
 {
     struct cluster *c = arg;
     struct image_topic *found = image_find(c->image, topic);
-    if (found)
-        image_mark(found);
     c->view_is_due = true;
+    if (!found)
+        return;
+    hosting_follow_one(c->hosting, found, number);
+    image_touch(found);
+    served_may_differ(c, found);
 }
 
 /* ---- what changed ----------------------------------------------------------------------------------- */
@@ -118,6 +127,20 @@ static void update_served(struct cluster *c, const struct image_topic *topic)
     served_set(c->served, topic->name, leads, leads_count, NULL, 0);
 }
 
+static void update_all_served(struct cluster *c, int64_t now_ms)
+{
+    if (!c->served_is_due || now_ms < c->served_ms)
+        return;
+    c->served_ms = now_ms + SERVED_INTERVAL_MS;
+    c->served_is_due = false;
+    for (size_t i = 0; i < image_topics_count(c->image); i++) {
+        struct image_topic *topic = image_topic_at(c->image, i);
+        if (topic->is_served_due)
+            update_served(c, topic);
+        topic->is_served_due = false;
+    }
+}
+
 /* Half-read topics are left alone until the reader is through: they would look leaderless. */
 static void follow_changed(struct cluster *c)
 {
@@ -126,7 +149,7 @@ static void follow_changed(struct cluster *c)
     for (struct image_topic *topic; (topic = image_take_changed(c->image)) != NULL;) {
         hosting_follow(c->hosting, topic);
         controller_driver_consider(c->controller, topic);
-        update_served(c, topic);
+        served_may_differ(c, topic);
         c->view_is_due = true;
     }
     if (c->compare_is_due && c->is_registered && state_reader_is_complete(c->reader)) {
@@ -266,13 +289,15 @@ static int64_t publish(struct cluster *c, int64_t now_ms)
     if (!c->view_is_due || (!c->views && !state_reader_is_complete(c->reader)) || c->is_draining ||
         !state_reader_is_idle(c->reader))
         return INT64_MAX;
-    if (now_ms < c->view_ms + CLUSTER_VIEW_MS)
-        return c->view_ms + CLUSTER_VIEW_MS;
+    if (now_ms < c->view_ms)
+        return c->view_ms;
     struct view *view = make_view(c);
     if (!view)
         return now_ms + CLUSTER_RETRY_MS;
     c->view_is_due = false;
-    c->view_ms = now_ms;
+    /* What is expensive is done less often. */
+    int64_t took_ms = clock_boot_ms() - now_ms;
+    c->view_ms = now_ms + CLUSTER_VIEW_MS + (took_ms > 0 ? CLUSTER_VIEW_SHARE * took_ms : 0);
     c->views++;
     pthread_mutex_lock(&c->lock);
     struct view *before = c->view;
@@ -319,6 +344,8 @@ static void judge_readiness(struct cluster *c)
                                                : "waiting for ZooKeeper");
     else if (!c->is_opened)
         cluster_set_ready(c, "opening the logs");
+    else if (c->is_foreign)
+        cluster_set_ready(c, "ZooKeeper holds another cluster than the one this broker belongs to");
     else if (!c->is_registered)
         cluster_set_ready(c, "not registered in ZooKeeper");
     else if (!c->views || !state_reader_is_complete(c->reader))
@@ -359,6 +386,8 @@ int64_t cluster_turn(struct cluster *c, int64_t now_ms)
     if (!c->is_draining && !c->has_failed) {
         next = sooner(next, give_up_unwanted(c, now_ms));
         next = sooner(next, controller_driver_run(c->controller, now_ms));
+        update_all_served(c, now_ms);
+        next = sooner(next, c->served_is_due ? c->served_ms : INT64_MAX);
         next = sooner(next, served_tick(c->served, now_ms));
         next = sooner(next, reread(c, now_ms));
     }

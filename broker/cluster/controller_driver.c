@@ -278,13 +278,14 @@ static struct chunk *open_chunk(struct controller_driver *d)
     return d->chunk = chunk;
 }
 
-/* The directories above a first state. `has_states`: the topic has some already, so the upper one is there.
- */
+/* The directories above a partition's first state, and for the topic's first those that all share. */
 static void add_directories(struct coordinator_multi *multi, struct image_topic *topic, int32_t number)
 {
     struct path path;
-    if (!topic->has_directory)
+    if (!topic->has_directory) {
+        coordinator_multi_create(multi, path_topic_brokers(&path, topic->name), NULL, 0, ZNODE_PERSISTENT);
         coordinator_multi_create(multi, path_partitions(&path, topic->name), NULL, 0, ZNODE_PERSISTENT);
+    }
     topic->has_directory = true;
     coordinator_multi_create(multi, path_partition(&path, topic->name, number), NULL, 0, ZNODE_PERSISTENT);
 }

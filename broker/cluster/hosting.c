@@ -121,7 +121,7 @@ struct hosted *hosted_add(struct hosting *hosting, struct host_dir *dir, const c
     h->hosting = hosting;
     h->dir = dir;
     h->number = number;
-    h->led_epoch = -1;
+    h->led_epoch = h->barred_epoch = h->epoch_before = -1;
     h->hint = (struct log_hint){.recovery_point = -1, .start_offset = -1};
     h->log_settings = hosting->defaults.log;
     dir->partitions_count++;
@@ -198,6 +198,7 @@ static void lead(struct hosted *h, int32_t epoch)
                  "not leading: the log has seen a newer leader epoch than ZooKeeper names");
         return;
     }
+    h->epoch_before = epoch;
     h->led_epoch = epoch; /* remembered only now: a failed change is tried again by the same order */
     diag_log(h->hosting->diag, DIAG_INFO, subject, "leading from offset %" PRId64,
              log_end_offset(partition_log(h->partition)));
@@ -208,7 +209,7 @@ static void follow_role(struct hosted *h, const struct image_partition *p)
     if (p->version < 0 || p->leader != h->hosting->broker_id)
         stop_leading(h, p->version < 0 ? "the partition has no state"
                                        : "ZooKeeper names another leader, or none");
-    else if (h->led_epoch != p->leader_epoch && may_lead(h->hosting, p))
+    else if (h->led_epoch != p->leader_epoch && p->leader_epoch > h->barred_epoch && may_lead(h->hosting, p))
         lead(h, p->leader_epoch);
 }
 
@@ -230,6 +231,12 @@ static void create(struct hosting *hosting, const struct image_topic *topic, int
     h->is_new = true;
     h->log_settings = topic->config.log;
     hosted_start_open(h);
+}
+
+/* Not coming back. */
+static bool is_going(const struct hosted *h)
+{
+    return h->status == HOSTED_LEAVING && h->end != HOSTED_END_REOPEN;
 }
 
 static void mark_unwanted(struct hosted *h, const char *why)
@@ -257,7 +264,7 @@ static void follow_partition(struct hosting *hosting, const struct image_topic *
     struct hosted *h = find(hosting, topic->name, number);
     if (!h)
         return create(hosting, topic, number);
-    if (h->status == HOSTED_LEAVING)
+    if (is_going(h))
         return; /* `changed` is called when it has left */
     if (!topic_id_equal(&h->topic_id, &topic->node.topic_id))
         return mark_unwanted(h, "the topic was made anew");
@@ -277,13 +284,17 @@ static bool is_assigned(const struct hosting *hosting, const struct znode_replic
     return false;
 }
 
+void hosting_follow_one(struct hosting *hosting, const struct image_topic *topic, int32_t number)
+{
+    if (hosting->is_opened && !hosting->is_closing && number < topic->node.partitions_count &&
+        is_assigned(hosting, &topic->node.replicas[number]))
+        follow_partition(hosting, topic, number);
+}
+
 void hosting_follow(struct hosting *hosting, const struct image_topic *topic)
 {
-    if (!hosting->is_opened || hosting->is_closing)
-        return;
     for (int32_t i = 0; i < topic->node.partitions_count; i++)
-        if (is_assigned(hosting, &topic->node.replicas[i]))
-            follow_partition(hosting, topic, i);
+        hosting_follow_one(hosting, topic, i);
 }
 
 /* ---- giving up -------------------------------------------------------------------------------------- */
@@ -291,14 +302,14 @@ void hosting_follow(struct hosting *hosting, const struct image_topic *topic)
 void hosting_unwant(struct hosting *hosting, const char *topic, const struct topic_id *topic_id)
 {
     for (struct hosted *h = hosting->table; h; h = h->hh.next)
-        if (h->status != HOSTED_LEAVING && !strcmp(h->topic, topic) && topic_id_equal(&h->topic_id, topic_id))
+        if (!is_going(h) && !strcmp(h->topic, topic) && topic_id_equal(&h->topic_id, topic_id))
             mark_unwanted(h, "the topic is gone");
 }
 
 void hosting_compare(struct hosting *hosting, const struct image *image)
 {
     for (struct hosted *h = hosting->table; h; h = h->hh.next) {
-        if (h->status == HOSTED_LEAVING)
+        if (is_going(h))
             continue;
         const struct image_topic *topic = image_find(image, h->topic);
         if (!topic || !topic_id_equal(&topic->node.topic_id, &h->topic_id))
@@ -323,10 +334,10 @@ void hosting_give_up(struct hosting *hosting, bool (*is_deleted)(void *arg, cons
     struct hosted *h, *next;
     HASH_ITER(hh, hosting->table, h, next)
     {
-        if (!h->is_unwanted || h->status == HOSTED_LEAVING)
+        if (!h->is_unwanted || is_going(h))
             continue;
-        if (h->status == HOSTED_OPENING) {
-            hosting->has_unwanted = true; /* when it is open */
+        if (h->status == HOSTED_OPENING || h->status == HOSTED_LEAVING) {
+            hosting->has_unwanted = true; /* when it is open, or closed */
             continue;
         }
         bool deleted = !topic_id_is_zero(&h->topic_id) && is_deleted(arg, &h->topic_id);
@@ -383,6 +394,26 @@ static int64_t retry_failed(struct hosting *hosting, int64_t now_ms)
     return next;
 }
 
+/* What it holds is looked at again as after a crash: nobody knows what of it is on the disk. */
+static void close_offline(struct hosted *h)
+{
+    char subject[HOSTED_SUBJECT_BYTES];
+    struct log *log = partition_log(h->partition);
+    diag_log(h->hosting->diag, DIAG_ERROR, hosted_subject(h, h->led_epoch, subject),
+             "the log is offline and will be opened anew: %s", log_offline_reason(log));
+    h->hint = (struct log_hint){.recovery_point = log_durable_end(log), .start_offset = log_start_offset(log)};
+    h->end_before = log_end_offset(log);
+    hosted_leave(h, HOSTED_END_REOPEN);
+}
+
+static void look_for_offline(struct hosting *hosting)
+{
+    struct hosted *h, *next;
+    HASH_ITER(hh, hosting->table, h, next)
+    if (h->status == HOSTED_OPEN && log_offline_reason(partition_log(h->partition)))
+        close_offline(h);
+}
+
 static void say_progress(struct hosting *hosting, int64_t now_ms)
 {
     if (hosting->next_progress_ms && now_ms >= hosting->next_progress_ms && hosting->found)
@@ -413,6 +444,10 @@ int64_t hosting_tick(struct hosting *hosting, int64_t now_ms)
         for (size_t i = 0; i < hosting->dirs_count; i++)
             hosting_start_checkpoint(hosting, &hosting->dirs[i]);
     }
-    return sooner(retry_failed(hosting, now_ms),
+    if (now_ms >= hosting->next_offline_ms) {
+        hosting->next_offline_ms = now_ms + HOSTING_OFFLINE_CHECK_MS;
+        look_for_offline(hosting);
+    }
+    return sooner(sooner(retry_failed(hosting, now_ms), hosting->next_offline_ms),
                   sooner(hosting->next_retention_ms, hosting->next_checkpoint_ms));
 }

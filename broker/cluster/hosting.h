@@ -2,7 +2,8 @@
  *
  * Opens what the data directories hold, makes what the image assigns to this broker, leads what its state
  * says, and gives up what is not in the image any more. Everything that touches a disk is done on disk
- * threads; the retention and checkpoint timers live here. A partition that is given up is let go by the last
+ * threads; the retention and checkpoint timers live here. A log that goes offline is closed and, after
+ * HOSTING_RETRY_MS, opened anew as after a crash; until then the partition is not led. A partition that is given up is let go by the last
  * holder of a reference: only then its log is removed or set aside. At the end, when nobody uses partitions
  * any more, nobody is waited for.
  *
@@ -21,6 +22,7 @@ struct partition;
 
 #define HOSTING_CHECKPOINT_MS 60000
 #define HOSTING_RETRY_MS 30000   /* until a partition that could not be opened is tried again */
+#define HOSTING_OFFLINE_CHECK_MS 1000 /* between two looks for logs that take no appends any more */
 #define HOSTING_PROGRESS_MS 5000 /* between two lines about how far recovery is */
 
 struct hosting_settings {
@@ -37,8 +39,8 @@ struct hosting_events {
     /* After hosting_open(), once: the directories are locked and every log in them was opened (or could not
      * be, which is that partition's affair). With an error the broker can not start. */
     void (*opened)(void *arg, const struct brook_error *error);
-    /* Something about the hosted partitions of this topic has changed: follow it again. */
-    void (*changed)(void *arg, const char *topic);
+    /* A partition was opened, or has left, or its settings are in force: follow it again. */
+    void (*changed)(void *arg, const char *topic, int32_t number);
     /* After hosting_close(), once: all is closed, and whether cleanly. */
     void (*closed)(void *arg, bool clean);
     void *arg;
@@ -66,6 +68,8 @@ void hosting_set_broker_epoch(struct hosting *hosting, int64_t broker_epoch);
 /* Make the hosted partitions of the topic what the image says: open, create, configure, lead, stop leading.
  */
 void hosting_follow(struct hosting *hosting, const struct image_topic *topic);
+/* The same for one of them; `number` may be one that the topic does not have. */
+void hosting_follow_one(struct hosting *hosting, const struct image_topic *topic, int32_t number);
 /* The partition if it is hosted here and open; borrowed. NULL: not (yet). */
 struct partition *hosting_find(struct hosting *hosting, const struct image_topic *topic, int32_t number);
 /* Whether it is led here. */

@@ -82,11 +82,27 @@ static void failed(struct hosted *h)
              h->error.text[0] ? h->error.text : brook_error_text(h->err));
 }
 
+/* Records that others may have read are gone: new ones must not get their offsets in the same epoch. */
+static void compare_with_before(struct hosted *h)
+{
+    char subject[HOSTED_SUBJECT_BYTES];
+    int64_t end = log_end_offset(h->log);
+    if (end < h->end_before) {
+        h->barred_epoch = h->epoch_before;
+        diag_log(h->hosting->diag, DIAG_ERROR, hosted_subject(h, h->epoch_before, subject),
+                 "%" PRId64 " records from offset %" PRId64
+                 " on were lost: not led before there is a new leader epoch, as a restart brings one",
+                 h->end_before - end, end);
+    }
+    h->end_before = 0;
+}
+
 static void released_by_last(void *arg, struct log *log);
 
 static void opened(struct hosted *h)
 {
     struct partition *partition;
+    compare_with_before(h);
     h->err = partition_new(h->topic, h->number, h->topic_id.bytes, &h->log, &partition);
     if (h->err) {
         log_close(TAKE(h->log));
@@ -118,6 +134,7 @@ static void open_done(struct disk_job *job)
     struct hosting *hosting = h->hosting;
     char subject[HOSTED_SUBJECT_BYTES];
     AUTO_FREE char *topic = strdup(h->topic);
+    int32_t number = h->number;
     hosting->opening--;
     if (h->is_cancelled) {
         /* What was clean before is so still; what is new was not made. */
@@ -135,7 +152,7 @@ static void open_done(struct disk_job *job)
         opened(h);
     }
     if (hosting->is_opened && topic)
-        hosting->events.changed(hosting->events.arg, topic);
+        hosting->events.changed(hosting->events.arg, topic, number);
     check_opened(hosting);
     hosting_check_closed(hosting);
 }
@@ -167,6 +184,10 @@ static void leave_run(struct disk_job *job)
     h->err = 0;
     if (h->log && h->end == HOSTED_END_DELETE) {
         h->err = log_delete(&h->log);
+        return;
+    }
+    if (h->end == HOSTED_END_REOPEN) {
+        log_close(TAKE(h->log)); /* that it was not a clean end is why it is closed */
         return;
     }
     if (h->log) {
@@ -207,11 +228,17 @@ static void leave_done(struct disk_job *job)
     say_left(h);
     if (h->end == HOSTED_END_CLOSE) {
         hosting->bad_ends += h->err != 0; /* stays in the table for the last checkpoint */
+    } else if (h->end == HOSTED_END_REOPEN) {
+        h->status = HOSTED_FAILED;
+        h->retry_ms = 0;
+        hosting->failed++;
+        hosting->events.changed(hosting->events.arg, h->topic, h->number);
     } else {
         AUTO_FREE char *topic = strdup(h->topic);
+        int32_t number = h->number;
         hosted_remove(h);
         if (topic)
-            hosting->events.changed(hosting->events.arg, topic);
+            hosting->events.changed(hosting->events.arg, topic, number);
     }
     hosting_check_closed(hosting);
 }
@@ -261,7 +288,8 @@ void hosted_leave(struct hosted *h, enum hosted_end end)
         return start_leave(h);
     }
     partition_unref(TAKE(h->partition));
-    hosting->events.changed(hosting->events.arg, h->topic); /* so that the view lets go of it too */
+    hosting->events.changed(hosting->events.arg, h->topic,
+                            h->number); /* so that the view lets go of it too */
 }
 
 /* ---- directories ------------------------------------------------------------------------------------ */

@@ -223,7 +223,7 @@ static void configure_done(struct disk_job *job)
     struct hosted *h = round->hosted; /* there as long as we hold its partition */
     h->is_configuring = false;
     h->log_settings = round->settings;
-    round->hosting->events.changed(round->hosting->events.arg, h->topic);
+    round->hosting->events.changed(round->hosting->events.arg, h->topic, h->number);
     duty_ended(round);
 }
 

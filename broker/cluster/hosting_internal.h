@@ -7,6 +7,9 @@
  *      |  ^
  *      v  | retry
  *    FAILED -----------------------------------------------------------> LEAVING
+ *
+ * A log that went offline is let go of in the same way, and is FAILED once it was closed: OPEN, LEAVING (with
+ * HOSTED_END_REOPEN), FAILED.
  */
 #ifndef BROOK_CLUSTER_HOSTING_INTERNAL_H
 #define BROOK_CLUSTER_HOSTING_INTERNAL_H
@@ -35,7 +38,7 @@ struct host_dir {
 };
 
 enum hosted_status { HOSTED_OPENING, HOSTED_OPEN, HOSTED_FAILED, HOSTED_LEAVING };
-enum hosted_end { HOSTED_END_CLOSE, HOSTED_END_DELETE, HOSTED_END_SET_ASIDE };
+enum hosted_end { HOSTED_END_CLOSE, HOSTED_END_DELETE, HOSTED_END_SET_ASIDE, HOSTED_END_REOPEN };
 
 struct hosted {
     UT_hash_handle hh; /* by name: "<topic>-<number>", the directory's */
@@ -45,13 +48,16 @@ struct hosted {
     struct topic_id topic_id;
     char *topic;
     int32_t number;
-    bool is_new;     /* the directory is made by us */
-    bool is_dropped; /* a directory without a topic id: it was removed (empty) or set aside at opening */
+    bool is_new;       /* the directory is made by us */
+    bool is_dropped;   /* a directory without a topic id: it was removed (empty) or set aside at opening */
     bool is_cancelled; /* the broker stops: the log was not opened */
     bool is_unwanted;
     bool is_configuring;
     enum hosted_end end;
     int32_t led_epoch;                /* -1: not led here */
+    int32_t barred_epoch;             /* not to be led at this one or a lower: records of it were lost. -1: none */
+    int64_t end_before;               /* where the log ended that went offline; 0: none did */
+    int32_t epoch_before;             /* the last one it was led at */
     struct partition *partition;      /* OPEN: our reference */
     struct log_settings log_settings; /* in force */
     struct durability durability;     /* likewise, once `is_durability_set` */
@@ -99,6 +105,7 @@ struct hosting {
     _Atomic bool stop_duties;
     unsigned duties; /* under way */
     bool is_retaining;
+    int64_t next_offline_ms;
     int64_t next_retention_ms;
     int64_t next_checkpoint_ms;
     int64_t next_progress_ms;

@@ -132,10 +132,15 @@ static int insert(struct image *image, struct image_topic *topic)
     return 0;
 }
 
-void image_mark(struct image_topic *topic)
+void image_touch(struct image_topic *topic)
 {
     view_block_unref(topic->block);
     topic->block = NULL;
+}
+
+void image_mark(struct image_topic *topic)
+{
+    image_touch(topic);
     if (topic->is_changed)
         return;
     topic->is_changed = true;

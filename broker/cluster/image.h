@@ -42,6 +42,7 @@ struct image_topic {
     bool has_odd_directories; /* a write found some that it meant to make: they are made singly first */
     bool is_mending;
     bool is_mended;
+    bool is_served_due;       /* what is served of it may have changed */
     uint64_t round;           /* of the full read that saw it last */
     struct view_block *block; /* NULL: to be made anew */
     bool is_changed;
@@ -109,7 +110,9 @@ const struct controller_brokers *image_alive(const struct image *image);
 
 /* ---- changes ---------------------------------------------------------------------------------------- */
 
-/* Look at the topic again. */
+/* Views need a new block of it. */
+void image_touch(struct image_topic *topic);
+/* Look at the topic again, for its own sake and for views. */
 void image_mark(struct image_topic *topic);
 /* Take the next topic that changed; NULL: no more. */
 struct image_topic *image_take_changed(struct image *image);

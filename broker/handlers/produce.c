@@ -256,6 +256,7 @@ static int prepare_all(struct request *r, struct produce *p, const Brook__Produc
         part->append.batches = batches;
         part->append.wait_for_all = asked->acks == BROOK__ACKS__ACKS_ALL;
         part->append.inbox = r->loop->inbox;
+        part->append.expires_ns = r->expires_ns;
         part->append.done = one_is_done;
         if (prepare(r, part, asked->partitions[i], records, error) < 0)
             return -error->code;

@@ -137,6 +137,12 @@ static void entry_free(struct pull_entry *e)
     }
 }
 
+void pull_entry_rest(struct pull_entry *e)
+{
+    pull_entry_make_quiet(e);
+    unwait(e);
+}
+
 void pull_session_free(struct pull_session *s)
 {
     struct pull_entry *e, *next;

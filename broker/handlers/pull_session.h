@@ -1,9 +1,10 @@
 /* Pull sessions: which partitions a connection reads, where it stands in each, and what waits.
  *
- * An entry is either ready (there may be something to send: it stands in the session's queue, longest served
- * first) or waiting (a waiter is registered with its partition, and nothing needs to be looked at until that
- * fires). So a pull of a thousand quiet partitions costs nothing, and a wake-up looks at what was signalled
- * only. The loop's thread only. Knows partitions and requests, and not how an answer is put together
+ * An entry is ready (there may be something to send: it stands in the session's queue, longest served first),
+ * or waiting (a waiter is registered with its partition, and nothing needs to be looked at until that fires),
+ * or resting: its records were sent, and only the client knows where to go on. So a pull of a thousand quiet
+ * partitions costs nothing, a wake-up looks at what was signalled only, and no record is sent twice because
+ * the client pulls again before it has them. The loop's thread only. Knows partitions and requests, and not how an answer is put together
  * (pull.c).
  */
 #ifndef BROOK_HANDLERS_PULL_SESSION_H
@@ -80,5 +81,7 @@ bool pull_entry_wait(struct pull_entry *entry, struct partition *p, int64_t offs
 /* Into the queue's end, or out of it. */
 void pull_entry_make_ready(struct pull_entry *entry);
 void pull_entry_make_quiet(struct pull_entry *entry);
+/* Records were sent: nothing more until pull_session_set() names it again. */
+void pull_entry_rest(struct pull_entry *entry);
 void pull_entry_set_unsent(struct pull_entry *entry, bool is_unsent);
 #endif

@@ -188,6 +188,11 @@ int request_find_led(const struct request_loop *loop, const ProtobufCBinaryData 
         if (p->leader < 0)
             return brook_error_set(error, BROOK_E_NO_LEADER, "partition %s/%d has no leader (epoch %d)",
                                    topic->name, partition, p->leader_epoch);
+        if (p->leader == loop->settings->broker_id)
+            return brook_error_set(
+                error, BROOK_E_NOT_LEADER,
+                "partition %s/%d: this broker is about to lead it, or about to stop (epoch %d)", topic->name,
+                partition, p->leader_epoch);
         return brook_error_set(error, BROOK_E_NOT_LEADER,
                                "partition %s/%d: leader is broker %d, not %d (epoch %d)", topic->name,
                                partition, p->leader, loop->settings->broker_id, p->leader_epoch);

@@ -40,8 +40,12 @@ struct connection {
 
     struct input in;
     struct output out;
+    /* Records on their way from the disk; `out` waits for them. */
+    bool is_warming;
+    struct output_cold cold; /* its descriptor is ours */
+    struct disk_work warming;
     struct request *requests; /* in flight, newest first */
-    uint32_t requests_count;
+    uint32_t requests_count;  /* and what else must end before the memory may go */
 
     TAILQ_ENTRY(connection) in_connections; /* alive, doomed or buried */
     TAILQ_ENTRY(connection) in_ready;

@@ -17,7 +17,8 @@
 
 void input_init(struct input *in, struct pool *buffers, struct pool *frames)
 {
-    *in = (struct input){.buffers = buffers, .frames = frames, .lowat = 1};
+    *in =
+        (struct input){.buffers = buffers, .buffer_bytes = POOL_SLAB_BYTES_MIN, .frames = frames, .lowat = 1};
 }
 
 void input_done(struct input *in)
@@ -42,10 +43,11 @@ static int ensure_room(struct input *in, size_t bytes)
     if (in->buffer && in->buffer->capacity - in->end >= bytes)
         return 0;
     size_t held = in->end - in->start;
-    if (in->buffer && buffer_is_ours(in)) {
+    if (in->buffer && buffer_is_ours(in) && in->buffer->capacity - held >= bytes) {
         memmove(in->buffer->data, in->buffer->data + in->start, held);
     } else {
-        struct slab *fresh = pool_take(in->buffers, INPUT_BUFFER_BYTES);
+        struct slab *fresh =
+            pool_take(in->buffers, held + bytes > in->buffer_bytes ? held + bytes : in->buffer_bytes);
         if (!fresh)
             return -BROOK_E_BUSY;
         if (held)

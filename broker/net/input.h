@@ -25,6 +25,7 @@ struct brook_error;
 
 struct input {
     struct pool *buffers; /* for shared buffers */
+    size_t buffer_bytes;  /* of the next one: small until the peer is known, then INPUT_BUFFER_BYTES */
     struct pool *frames;  /* for large frames: the budget */
     struct slab *buffer;  /* NULL: nothing half read */
     size_t start;

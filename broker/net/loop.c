@@ -23,128 +23,9 @@
 #define BUFFERS_BYTES_MAX ((size_t)1 << 30)
 #define BUFFERS_IDLE_BYTES ((size_t)8 << 20)
 #define FRAMES_IDLE_BYTES ((size_t)64 << 20)
-#define FREE_REQUESTS_MAX 1024
 #define TICK_MS_MAX 1000
 /* So long without a request, and memory kept for the next one goes back to the system. */
 #define TRIM_AFTER_MS 5000
-
-static const struct request_ops ops;
-
-static struct io_loop *loop_of(struct request_loop *face)
-{
-    return CONTAINER_OF(face, struct io_loop, face);
-}
-
-static struct connection *connection_of(struct request *r)
-{
-    return CONTAINER_OF(r->peer, struct connection, peer);
-}
-
-/* ---- requests ------------------------------------------------------------------------------------------ */
-
-struct request *loop_request_new(struct io_loop *loop, struct request_peer *peer)
-{
-    if (deadlines_reserve(&loop->deadlines, loop->requests_count + 1) < 0)
-        return NULL;
-    struct request *r = loop->free_requests;
-    if (r) {
-        loop->free_requests = r->next;
-        loop->free_requests_count--;
-    } else if (!(r = malloc(sizeof *r))) {
-        return NULL;
-    }
-    request_init(r, &loop->face, peer);
-    struct connection *c = connection_of(r);
-    r->next = c->requests;
-    if (c->requests)
-        c->requests->previous = r;
-    c->requests = r;
-    c->requests_count++;
-    loop->requests_count++;
-    loop->busy_ns = loop->face.now_ns;
-    loop->is_trimmed = false;
-    return r;
-}
-
-void loop_request_end(struct io_loop *loop, struct request *r)
-{
-    struct connection *c = connection_of(r);
-    if (loop->current == r)
-        loop->current = NULL;
-    if (r->heap_index)
-        deadlines_set(&loop->deadlines, r, 0);
-    if (r->previous)
-        r->previous->next = r->next;
-    else
-        c->requests = r->next;
-    if (r->next)
-        r->next->previous = r->previous;
-    slab_unref(r->slab);
-    request_done(r);
-    if (loop->free_requests_count < FREE_REQUESTS_MAX) {
-        r->next = loop->free_requests;
-        loop->free_requests = r;
-        loop->free_requests_count++;
-    } else {
-        free(r);
-    }
-    loop->requests_count--;
-    connection_request_ended(c);
-}
-
-static void op_reply(struct request *r, Brook__Response *response, struct log_range *ranges,
-                     size_t ranges_count)
-{
-    struct io_loop *loop = loop_of(r->loop);
-    connection_reply(connection_of(r), response, ranges, ranges_count);
-    loop_request_end(loop, r);
-    arena_reset(loop->face.reply_arena);
-}
-
-static void op_end(struct request *r, const struct brook_error *close_because)
-{
-    struct io_loop *loop = loop_of(r->loop);
-    struct connection *c = connection_of(r);
-    if (close_because && c->state == CONNECTION_OPEN) {
-        connection_complain(c, close_because->text);
-        connection_close(c);
-    }
-    loop_request_end(loop, r);
-    arena_reset(loop->face.reply_arena);
-}
-
-static void op_set_deadline(struct request *r, int64_t deadline_ns)
-{
-    deadlines_set(&loop_of(r->loop)->deadlines, r, deadline_ns);
-}
-
-static void op_touch(struct request_loop *face, struct partition *p)
-{
-    struct io_loop *loop = loop_of(face);
-    size_t slot = ((uintptr_t)p >> 6) * 0x9e3779b1u % LOOP_TOUCHED_SLOTS;
-    if (loop->touched_slots[slot] == p)
-        return;
-    if (loop->touched_count == loop->touched_capacity) {
-        size_t capacity = loop->touched_capacity ? 2 * loop->touched_capacity : 64;
-        struct partition **touched = realloc(loop->touched, capacity * sizeof(struct partition *));
-        if (!touched) { /* what would be drained together is drained now */
-            partition_drain(p, loop->face.inbox);
-            return;
-        }
-        loop->touched = touched;
-        loop->touched_capacity = capacity;
-    }
-    loop->touched[loop->touched_count++] = partition_ref(p);
-    loop->touched_slots[slot] = p;
-}
-
-static void op_submit(struct request_loop *face, struct disk_work *work)
-{
-    work->inbox = face->inbox;
-    disk_threads_submit(loop_of(face)->disk_threads, work);
-}
-
-static const struct request_ops ops = {op_reply, op_end, op_set_deadline, op_touch, op_submit};
 
 /* ---- the turn ------------------------------------------------------------------------------------------ */
 
@@ -342,98 +223,6 @@ static void on_tick(evutil_socket_t fd, short events, void *arg)
         trim(loop);
 }
 
-/* ---- from other threads -------------------------------------------------------------------------------- */
-
-struct adoption {
-    struct inbox_item item;
-    struct io_loop *loop;
-    int fd;
-    struct sockaddr_storage address;
-};
-
-static void take_over(struct io_loop *loop, int fd, const struct sockaddr_storage *address)
-{
-    if (loop->face.is_stopping) {
-        close(fd);
-        listener_counts_remove(loop->counts, address);
-    } else if (!connection_new(loop, fd, address)) {
-        listener_counts_remove(loop->counts, address);
-    }
-}
-
-static void adopt(struct inbox_item *item)
-{
-    struct adoption *a = CONTAINER_OF(item, struct adoption, item);
-    loop_turn_begin(a->loop);
-    take_over(a->loop, a->fd, &a->address);
-    free(a);
-}
-
-void loop_adopt(struct io_loop *loop, int fd, const struct sockaddr_storage *address)
-{
-    struct adoption *a = malloc(sizeof *a);
-    if (!a) {
-        close(fd);
-        listener_counts_remove(loop->counts, address);
-        return;
-    }
-    *a = (struct adoption){.item.run = adopt, .loop = loop, .fd = fd, .address = *address};
-    inbox_post(&loop->inbox, &a->item);
-}
-
-struct configuration {
-    struct inbox_item item;
-    struct io_loop *loop;
-    struct net_settings settings;
-};
-
-static void configure(struct inbox_item *item)
-{
-    struct configuration *c = CONTAINER_OF(item, struct configuration, item);
-    struct net_settings *s = &c->loop->settings;
-    s->hello_ms_max = c->settings.hello_ms_max;
-    s->idle_ms_max = c->settings.idle_ms_max;
-    s->frame_ms_max = c->settings.frame_ms_max;
-    s->send_ms_max = c->settings.send_ms_max;
-    free(c);
-}
-
-void loop_configure(struct io_loop *loop, const struct net_settings *settings)
-{
-    struct configuration *c = malloc(sizeof *c);
-    if (!c)
-        return;
-    *c = (struct configuration){.item.run = configure, .loop = loop, .settings = *settings};
-    inbox_post(&loop->inbox, &c->item);
-}
-
-static void begin_stop(struct inbox_item *item)
-{
-    struct io_loop *loop = CONTAINER_OF(item, struct io_loop, stop_item);
-    struct connection *c, *next;
-    loop_turn_begin(loop);
-    loop->face.is_stopping = true;
-    loop->stop_at_ns = loop->face.now_ns + loop->settings.stop_ms_max * MS;
-    for (c = TAILQ_FIRST(&loop->connections); c; c = next) {
-        next = TAILQ_NEXT(c, in_connections);
-        connection_close(c);
-    }
-}
-
-void loop_stop(struct io_loop *loop)
-{
-    loop->stop_item.run = begin_stop;
-    inbox_post(&loop->inbox, &loop->stop_item);
-}
-
-void loop_join(struct io_loop *loop)
-{
-    if (!loop->is_running)
-        return;
-    pthread_join(loop->thread, NULL);
-    loop->is_running = false;
-}
-
 /* ---- life ---------------------------------------------------------------------------------------------- */
 
 static void init_lists(struct io_loop *loop)
@@ -489,7 +278,7 @@ int loop_new(const struct net_settings *settings, const struct handler_settings 
         return -BROOK_E_NOMEM;
     init_lists(loop);
     loop->settings = *settings;
-    loop->face.ops = &ops;
+    loop->face.ops = &loop_request_ops;
     loop->face.inbox = &loop->inbox;
     loop->face.settings = handlers;
     loop->face.diag = diag;
@@ -543,6 +332,8 @@ void loop_free(struct io_loop *loop)
     deadlines_done(&loop->deadlines);
     arena_free(loop->message_arena);
     arena_free(loop->face.reply_arena);
+    assert(!loop->buffers || pool_bytes_in_use(loop->buffers) == 0);
+    assert(!loop->frames || pool_bytes_in_use(loop->frames) == 0);
     pool_unref(loop->buffers);
     pool_unref(loop->frames);
     inbox_done(&loop->inbox);

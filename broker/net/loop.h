@@ -88,6 +88,9 @@ void loop_adopt(struct io_loop *loop, int fd, const struct sockaddr_storage *add
 /* Any thread. */
 void loop_configure(struct io_loop *loop, const struct net_settings *settings);
 
+/* What handlers call (loop_requests.c). */
+extern const struct request_ops loop_request_ops;
+
 /* ---- for connections: the loop's thread ---------------------------------------------------------------- */
 
 /* To be called first in every callback: reads the clocks once per turn. */

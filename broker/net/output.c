@@ -12,6 +12,8 @@
 #define CHUNK_BYTES POOL_SLAB_BYTES_MIN
 #define IOV_MAX_USED 64
 #define SENDFILE_BYTES_MAX ((size_t)1 << 20)
+/* Read ahead in one go by a disk thread. */
+#define WARM_BYTES_MAX ((size_t)4 << 20)
 #define SPARES_MAX 1024
 
 struct output_piece {
@@ -20,6 +22,7 @@ struct output_piece {
     const uint8_t *data;
     size_t bytes; /* left to send */
     struct log_range range;
+    off_t warm_until; /* a range's bytes below are (or were) in the page cache */
 };
 
 void output_spares_done(struct output_spares *spares)
@@ -179,6 +182,38 @@ static ssize_t send_memory(struct output *out, int fd)
     return n;
 }
 
+/* A file system that can not tell counts as warm. */
+static bool is_cached(int fd, off_t position)
+{
+    char byte;
+    struct iovec iov = {.iov_base = &byte, .iov_len = 1};
+    return preadv2(fd, &iov, 1, position, RWF_NOWAIT) >= 0 || errno != EAGAIN;
+}
+
+/* First and last byte speak for what lies between: the kernel reads ahead, and drops, in runs. */
+static bool is_cold(struct output_piece *piece, struct output_cold *ret_cold)
+{
+    off_t position = piece->range.position;
+    size_t bytes = piece->bytes < SENDFILE_BYTES_MAX ? piece->bytes : SENDFILE_BYTES_MAX;
+    if (position < piece->warm_until)
+        return false;
+    if (is_cached(piece->range.fd, position) && is_cached(piece->range.fd, position + (off_t)bytes - 1)) {
+        piece->warm_until = position + (off_t)bytes;
+        return false;
+    }
+    ret_cold->fd = piece->range.fd;
+    ret_cold->position = position;
+    ret_cold->bytes = piece->bytes < WARM_BYTES_MAX ? piece->bytes : WARM_BYTES_MAX;
+    return true;
+}
+
+void output_warmed(struct output *out, const struct output_cold *cold)
+{
+    struct output_piece *piece = out->first;
+    if (piece && !piece->slab && piece->range.position == cold->position)
+        piece->warm_until = cold->position + (off_t)cold->bytes;
+}
+
 static ssize_t send_file(struct output *out, int fd)
 {
     struct output_piece *piece = out->first;
@@ -204,12 +239,17 @@ static int judge_failure(const struct output *out, ssize_t n)
     return -BROOK_E_DISCONNECTED;
 }
 
-int output_flush(struct output *out, int fd, size_t bytes_max, size_t *ret_sent)
+int output_flush(struct output *out, int fd, size_t bytes_max, size_t *ret_sent, struct output_cold *ret_cold)
 {
     size_t sent = 0;
     int r = 0;
     while (out->first && r == 0) {
-        ssize_t n = out->first->slab ? send_memory(out, fd) : send_file(out, fd);
+        bool is_memory = out->first->slab != NULL;
+        if (!is_memory && is_cold(out->first, ret_cold)) {
+            r = -BROOK_E_LOCKED;
+            break;
+        }
+        ssize_t n = is_memory ? send_memory(out, fd) : send_file(out, fd);
         if (n > 0)
             sent += (size_t)n;
         else if (n == 0 || errno != EINTR)

@@ -44,9 +44,20 @@ int output_commit(struct output *out, size_t bytes);
 /* Takes over `range`, in every case. Returns 0 or -BROOK_E_NOMEM. */
 int output_add_range(struct output *out, struct log_range *range);
 
+/* A part of a file that has to be read from the disk before it can be sent without waiting. */
+struct output_cold {
+    int fd; /* the segment's: dup() it to read on another thread */
+    off_t position;
+    size_t bytes;
+};
+
 /* Send at most about `bytes_max` to a non-blocking socket. Returns 0 when all is sent; -BROOK_E_AGAIN when
- * the socket is full; -BROOK_E_BUSY when `bytes_max` is used up; -BROOK_E_DISCONNECTED;
- * -BROOK_E_STORAGE_ERROR when a range can not be read: what was promised can not be sent, so the connection
- * must be closed. *ret_sent: bytes that left, in every case. */
-int output_flush(struct output *out, int fd, size_t bytes_max, size_t *ret_sent);
+ * the socket is full; -BROOK_E_BUSY when `bytes_max` is used up; -BROOK_E_LOCKED when what comes next is not
+ * in the page cache: *ret_cold is to be read by a thread that may wait, then flush again;
+ * -BROOK_E_DISCONNECTED; -BROOK_E_STORAGE_ERROR when a range can not be read: what was promised can not be
+ * sent, so the connection must be closed. *ret_sent: bytes that left, in every case. */
+int output_flush(struct output *out, int fd, size_t bytes_max, size_t *ret_sent,
+                 struct output_cold *ret_cold);
+/* What flush asked for has been read (or can not be): it is not asked for again. */
+void output_warmed(struct output *out, const struct output_cold *cold);
 #endif

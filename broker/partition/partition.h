@@ -90,6 +90,7 @@ struct partition_append {
     struct log_batch *batches; /* checked; memory stays put and writable until done */
     size_t batches_count;
     bool wait_for_all;   /* acks=all: done when the high watermark has passed it */
+    int64_t expires_ns;  /* clock_boot_ns(): later it is refused with BROOK_E_REQUEST_EXPIRED. 0: never */
     struct inbox *inbox; /* of the calling loop; `done` runs on the thread that drains it */
     void (*done)(struct partition_append *a);
     /* results */

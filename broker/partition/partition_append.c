@@ -34,14 +34,29 @@ struct group {
     int32_t leader_epoch;
 };
 
-static void take_group(struct partition *p, struct group *ret_group)
+/* Whoever asked has given up by now, and may have sent the same records again. */
+static bool is_expired(const struct partition_append *a, int64_t *now_ns)
+{
+    if (!a->expires_ns)
+        return false;
+    if (!*now_ns)
+        *now_ns = clock_boot_ns();
+    return *now_ns > a->expires_ns;
+}
+
+static void take_group(struct partition *p, struct group *ret_group, struct outbox *o)
 {
     struct group g = {0};
     size_t bytes = 0;
+    int64_t now_ns = 0;
     pthread_mutex_lock(&p->state);
     g.leader_epoch = p->leader_epoch;
     while (p->queue.head) {
         struct partition_append *a = p->queue.head;
+        if (is_expired(a, &now_ns)) {
+            outbox_answer(o, append_list_pop(&p->queue), BROOK_E_REQUEST_EXPIRED, NULL);
+            continue;
+        }
         bytes += bytes_of(a);
         if (g.appends_count > 0 && (bytes > PARTITION_DRAIN_BYTES_MAX ||
                                     g.batches_count + a->batches_count > PARTITION_DRAIN_BATCHES_MAX))
@@ -134,7 +149,7 @@ static bool drain_once(struct partition *p, struct outbox *o)
     if (atomic_load(&p->append_wanted) > 0 || pthread_mutex_trylock(&p->append) != 0)
         return false;
     struct group g;
-    take_group(p, &g);
+    take_group(p, &g, o);
     if (g.appends_count > 0) {
         struct brook_error error = {0};
         int r = write_group(p, &g, &error);

@@ -70,7 +70,8 @@ static void file_path(const struct data_dir *dir, const char *name, char buffer[
 
 /* ---- marker and identity ----------------------------------------------------------------------------- */
 
-/* Read the marker and remove it, synced, before anything else is touched. */
+/* Read the marker and remove it, synced, before anything else is touched. One that can not be read, or is too
+ * large to be one, promises nothing: the logs are scanned. */
 static int take_marker(struct data_dir *dir, struct brook_error *error)
 {
     char path[PATH_MAX];
@@ -83,9 +84,11 @@ static int take_marker(struct data_dir *dir, struct brook_error *error)
     const char *epoch = r == 0 ? strstr(text, "\"brokerEpoch\":") : NULL;
     if (epoch)
         dir->marker_epoch = strtoll(epoch + strlen("\"brokerEpoch\":"), NULL, 10);
+    if (r != 0)
+        warn(dir, "%s can not be read (%s): the last stop does not count as clean", path, brook_error_text(r));
     if (io_unlink(path) != 0 || io_sync_directory(dir->path) != 0)
         return storage_error(error, "removing %s", path);
-    dir->was_clean = true;
+    dir->was_clean = r == 0;
     return 0;
 }
 

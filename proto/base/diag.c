@@ -105,7 +105,7 @@ static void write_stderr(const struct diag *diag, enum diag_level level, const c
 
 void diag_log(const struct diag *diag, enum diag_level level, const char *subject, const char *format, ...)
 {
-    if (!diag || level < diag->level_min)
+    if (!diag || level < __atomic_load_n(&diag->level_min, __ATOMIC_RELAXED))
         return;
     int saved = errno;
     char message[DIAG_LINE_MAX - 256];

@@ -17,7 +17,7 @@ enum diag_level { DIAG_DEBUG, DIAG_INFO, DIAG_WARN, DIAG_ERROR };
 typedef void diag_sink(void *arg, enum diag_level level, const char *subject, const char *message);
 
 struct diag {
-    enum diag_level level_min;
+    enum diag_level level_min; /* may be changed while others log, by an atomic store */
     bool json;
     diag_sink *sink; /* NULL: stderr */
     void *sink_arg;

@@ -55,10 +55,10 @@ struct channel_events {
 
 /* The end of a request. `err` 0: `response` is there and its status is success or not (look); else
  * -BROOK_E_TIMED_OUT or -BROOK_E_DISCONNECTED (sent, at least in part: outcome unknown),
- * -BROOK_E_REQUEST_EXPIRED (its deadline came before a byte was sent), -BROOK_E_CONNECT_FAILED (the connection
- * ended before a byte was sent), -BROOK_E_CLOSED (channel_free()). `response` and `records` are good during the
- * call; to keep `records` longer take a reference on `slab` (NULL when records_bytes is 0; the records begin at
- * its first byte). */
+ * -BROOK_E_REQUEST_EXPIRED (its deadline came before a byte was sent), -BROOK_E_CONNECT_FAILED (the
+ * connection ended before a byte was sent), -BROOK_E_CLOSED (channel_free()). `response` and `records` are
+ * good during the call; to keep `records` longer take a reference on `slab` (NULL when records_bytes is 0;
+ * the records begin at its first byte). */
 struct channel_reply {
     int err;
     const Brook__Response *response;
@@ -74,9 +74,9 @@ int channel_new(const struct channel_settings *settings, const struct channel_ev
                 struct channel **ret_channel);
 /* Ends every request with -BROOK_E_CLOSED during this call; nothing is called after it. NULL is fine. */
 void channel_free(struct channel *channel);
-/* Begin to connect (CHANNEL_IDLE only, not from a request's callback: wait for `closed`). `address` is copied.
- * Returns 0 and one of the events will follow; -BROOK_E_CONNECT_FAILED (refused at once, no socket left);
- * -BROOK_E_INVALID (not idle). */
+/* Begin to connect (CHANNEL_IDLE only, not from a request's callback: wait for `closed`). `address` is
+ * copied. Returns 0 and one of the events will follow; -BROOK_E_CONNECT_FAILED (refused at once, no socket
+ * left); -BROOK_E_INVALID (not idle). */
 int channel_connect(struct channel *channel, const struct sockaddr *address, socklen_t address_bytes);
 enum channel_state channel_get_state(const struct channel *channel);
 size_t channel_requests_in_flight(const struct channel *channel);
@@ -84,16 +84,17 @@ size_t channel_requests_in_flight(const struct channel *channel);
 size_t channel_bytes_queued(const struct channel *channel);
 const char *channel_peer(const struct channel *channel); /* "127.0.0.1:9092" */
 
-/* Pack `request` (correlation id, client id and, with a deadline, its deadline are filled in) and queue it with its
- * record bytes behind it. `request` and the array `records` are not kept; the bytes that `records` names are
- * borrowed until `callback` is called (NULL: nobody cares for the reply; then they are copied).
+/* Pack `request` (correlation id, client id and, with a deadline, its deadline are filled in) and queue it
+ * with its record bytes behind it. `request` and the array `records` are not kept; the bytes that `records`
+ * names are borrowed until `callback` is called (NULL: nobody cares for the reply; then they are copied).
  * `deadline_ms`: from now; 0: none. Queued while connecting too.
- * Returns 0; -BROOK_E_DISCONNECTED (idle); -BROOK_E_FRAME_TOO_LARGE; -BROOK_E_TOO_MANY (CHANNEL_REQUESTS_MAX);
- * -BROOK_E_NOMEM: then nothing is called. */
+ * Returns 0; -BROOK_E_DISCONNECTED (idle); -BROOK_E_FRAME_TOO_LARGE; -BROOK_E_TOO_MANY
+ * (CHANNEL_REQUESTS_MAX); -BROOK_E_NOMEM: then nothing is called. */
 int channel_send(struct channel *channel, Brook__Request *request, const struct iovec *records,
                  size_t records_count, int deadline_ms, channel_callback *callback, void *arg);
-/* For requests without a reply (Produce with acks none): `records` are borrowed until `sent` is called, which is
- * when the socket took all of it (err 0) or the connection ended. `sent` may be NULL: then they are copied. */
+/* For requests without a reply (Produce with acks none): `records` are borrowed until `sent` is called, which
+ * is when the socket took all of it (err 0) or the connection ended. `sent` may be NULL: then they are
+ * copied. */
 int channel_send_oneway(struct channel *channel, Brook__Request *request, const struct iovec *records,
                         size_t records_count, void (*sent)(void *arg, int err), void *arg);
 #endif

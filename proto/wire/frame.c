@@ -30,8 +30,8 @@ int frame_parse(const void *data, size_t bytes, uint32_t frame_bytes_max, uint32
                                frame_bytes);
     if (frame_bytes > frame_bytes_max)
         return brook_error_set(error, BROOK_E_FRAME_TOO_LARGE,
-                               "a frame of %" PRIu32 " bytes is larger than the limit of %" PRIu32, frame_bytes,
-                               frame_bytes_max);
+                               "a frame of %" PRIu32 " bytes is larger than the limit of %" PRIu32,
+                               frame_bytes, frame_bytes_max);
     if (bytes < FRAME_PREFIX_BYTES)
         return -BROOK_E_AGAIN;
     uint32_t envelope_bytes = read_u32((const uint8_t *)data + 4);
@@ -59,8 +59,8 @@ static bool is_http(const void *data)
     return false;
 }
 
-/* A Kafka request is i32 length, i16 api key, i16 api version, i32 correlation id, i16 client id length. Read as
- * ours, key and version are an envelope that does not fit its frame. */
+/* A Kafka request is i32 length, i16 api key, i16 api version, i32 correlation id, i16 client id length. Read
+ * as ours, key and version are an envelope that does not fit its frame. */
 static bool is_kafka(const uint8_t *p, uint32_t length)
 {
     uint32_t second = read_u32(p + 4);

@@ -18,9 +18,9 @@ struct brook_error;
 #define FRAME_BYTES_MAX_FIRST 4096
 
 struct frame_prefix {
-    uint32_t frame_bytes;    /* what follows the first length: 4 + envelope + records */
+    uint32_t frame_bytes; /* what follows the first length: 4 + envelope + records */
     uint32_t envelope_bytes;
-    uint32_t records_bytes;  /* frame_bytes - 4 - envelope_bytes */
+    uint32_t records_bytes; /* frame_bytes - 4 - envelope_bytes */
 };
 
 /* Other protocols whose first bytes are recognised. */

@@ -71,7 +71,8 @@ size_t intake_room(struct intake *in, struct iovec iov[INTAKE_IOV_MAX])
         iov[n++] = (struct iovec){in->envelope + in->envelope_filled,
                                   in->prefix.envelope_bytes - in->envelope_filled};
     else if (in->state == INTAKE_RECORDS)
-        iov[n++] = (struct iovec){in->slab->data + in->slab_filled, in->prefix.records_bytes - in->slab_filled};
+        iov[n++] =
+            (struct iovec){in->slab->data + in->slab_filled, in->prefix.records_bytes - in->slab_filled};
     if (in->end < INTAKE_BUFFER_BYTES)
         iov[n++] = (struct iovec){in->buffer + in->end, INTAKE_BUFFER_BYTES - in->end};
     return n;
@@ -203,7 +204,8 @@ static int next_envelope(struct intake *in)
 static int next_records(struct intake *in, struct intake_frame *ret)
 {
     if (in->slab)
-        in->slab_filled += drain(in, in->slab->data + in->slab_filled, in->prefix.records_bytes - in->slab_filled);
+        in->slab_filled +=
+            drain(in, in->slab->data + in->slab_filled, in->prefix.records_bytes - in->slab_filled);
     if (in->slab_filled < in->prefix.records_bytes)
         return -BROOK_E_AGAIN;
     hand_out(in, in->envelope, ret);

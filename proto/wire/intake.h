@@ -1,8 +1,8 @@
 /* An intake: puts frames together from what a socket gives.
  *
- * Small frames, many per receive, are read where they lie in one buffer. The records of a large one go straight
- * into a slab; while one is being filled, what comes behind it lands in the buffer by the same call. Knows no
- * sockets: it says where bytes should go and is told how many came. One thread.
+ * Small frames, many per receive, are read where they lie in one buffer. The records of a large one go
+ * straight into a slab; while one is being filled, what comes behind it lands in the buffer by the same call.
+ * Knows no sockets: it says where bytes should go and is told how many came. One thread.
  *
  *     n = intake_room(&in, iov);  got = readv(fd, iov, n);  intake_received(&in, got);
  *     while ((r = intake_next(&in, &frame, &error)) == 0) { ... intake_release(&in); }

@@ -1,8 +1,8 @@
 /* An outbox: bytes that wait for a socket, in order, some in memory of its own, some borrowed.
  *
- * Bytes are queued in pieces, numbered without end from 0, so that the owner of a request can tell whether its
- * pieces have left (outbox_head()). Own memory is kept in chunks that are used again: nothing is allocated on
- * the steady path. Knows no sockets. One thread.
+ * Bytes are queued in pieces, numbered without end from 0, so that the owner of a request can tell whether
+ * its pieces have left (outbox_head()). Own memory is kept in chunks that are used again: nothing is
+ * allocated on the steady path. Knows no sockets. One thread.
  */
 #ifndef BROOK_WIRE_OUTBOX_H
 #define BROOK_WIRE_OUTBOX_H
@@ -22,9 +22,9 @@ struct outbox_piece;
 struct outbox {
     struct outbox_piece *pieces; /* a ring, its capacity a power of two */
     size_t capacity;
-    uint64_t head, tail; /* numbers of the first piece queued and of the next one to come */
-    size_t head_gone;    /* bytes of the first piece that have left */
-    size_t bytes;        /* queued and not yet gone */
+    uint64_t head, tail;        /* numbers of the first piece queued and of the next one to come */
+    size_t head_gone;           /* bytes of the first piece that have left */
+    size_t bytes;               /* queued and not yet gone */
     struct outbox_chunk *chunk; /* being filled */
     struct outbox_chunk *idle;
     size_t idle_count;
@@ -35,12 +35,13 @@ void outbox_done(struct outbox *o);
 /* Forget everything queued. Piece numbers go on. */
 void outbox_reset(struct outbox *o);
 
-/* Make sure that `pieces` more pieces can be queued and give `bytes` of own memory in a row for the first of them.
- * NULL: out of memory, nothing has changed. */
+/* Make sure that `pieces` more pieces can be queued and give `bytes` of own memory in a row for the first of
+ * them. NULL: out of memory, nothing has changed. */
 uint8_t *outbox_reserve(struct outbox *o, size_t bytes, size_t pieces);
 /* Queue the first `bytes` > 0 of what outbox_reserve() gave. */
 void outbox_commit(struct outbox *o, size_t bytes);
-/* Queue borrowed bytes, which stay unchanged until they are gone or dropped. Room was made by outbox_reserve(). */
+/* Queue borrowed bytes, which stay unchanged until they are gone or dropped. Room was made by
+ * outbox_reserve(). */
 void outbox_borrow(struct outbox *o, const void *data, size_t bytes);
 
 /* The first bytes queued, of pieces below number `until`. Returns how many of `iov` were filled in. */

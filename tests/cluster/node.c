@@ -17,6 +17,8 @@ static void note_line(void *arg, enum diag_level level, const char *subject, con
     if (getenv("BROOK_TEST_LOG"))
         fprintf(stderr, "# %lld node %d %s %s %s\n", (long long)(clock_boot_ms() % 1000000), (int)n->id,
                 diag_level_name(level), subject, message);
+    if (!strncmp(message, "recovered", 9))
+        atomic_fetch_add(&n->recovered, 1);
     if (level < DIAG_WARN)
         return;
     atomic_fetch_add(&n->warnings, 1);
@@ -38,6 +40,7 @@ struct world *world_begin(struct zookeeper *zk, const char *chroot)
     for (int32_t i = 0; i < NODES_MAX; i++) {
         struct node *n = &w->nodes[i];
         n->id = i + 1;
+        n->retention_check_ms = 300;
         n->diag = (struct diag){.level_min = DIAG_DEBUG, .sink = note_line, .sink_arg = n};
         snprintf(n->directory, sizeof n->directory, "%s/node%d", suite_directory(), (int)n->id);
         ck_assert_int_eq(inbox_init(&n->inbox), 0);
@@ -126,7 +129,7 @@ void node_start_at(struct world *w, struct node *n, int32_t broker_id, const cha
         .disk_threads_count = 2,
         .partitions_default = 1,
         .replicas_default = 1,
-        .retention_check_ms = 300,
+        .retention_check_ms = n->retention_check_ms,
         .controlled_shutdown_ms_max = 5000,
         .diag = &n->diag,
     };

@@ -29,6 +29,8 @@ struct node {
     char directory[512];
     struct diag diag;
     _Atomic unsigned warnings;
+    _Atomic unsigned recovered; /* logs that were scanned at the start */
+    int64_t retention_check_ms;
     bool is_told; /* of a result */
     struct cluster_topic_result result;
 };

@@ -3,6 +3,7 @@
 
 #include "broker/partition/partition.h"
 #include "proto/base/clock.h"
+#include "tests/support/batches.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -426,6 +427,11 @@ END_TEST
 
 /* ---- deletion --------------------------------------------------------------------------------------- */
 
+static bool second_directory_is_gone(void *arg)
+{
+    return !node_has_directory(arg, "t", 1);
+}
+
 START_TEST(deleted_topic_leaves_nothing_and_its_name_can_be_used_again)
 {
     struct world *w = world_begin(zk, "/delete");
@@ -451,7 +457,7 @@ START_TEST(deleted_topic_leaves_nothing_and_its_name_can_be_used_again)
     ck_assert_int_eq(node_create(w, n, "t", 1), 0);
     ck_assert(!topic_id_equal(&first, &node_topic(n, "t")->topic_id));
     node_wait_leader(w, n, "t", 0, 1);
-    ck_assert(!node_has_directory(n, "t", 1));
+    world_wait(w, second_directory_is_gone, n);
     world_end(w);
 }
 END_TEST
@@ -708,6 +714,42 @@ START_TEST(stop_is_bounded_and_clean_while_zookeeper_hangs)
 }
 END_TEST
 
+static bool knows_the_other_cluster(void *arg)
+{
+    struct brook_error why = {0};
+    return !cluster_is_ready(((struct node *)arg)->cluster, &why) && strstr(why.text, "another cluster");
+}
+
+/* As after a wrong DNS change, or when somebody wiped ZooKeeper: nothing of ours may be given up. */
+START_TEST(another_cluster_behind_the_same_address_is_not_joined)
+{
+    struct world *w = world_begin(zk, "/foreign");
+    struct node *n = world_node(w, 1);
+    char id[4096];
+    node_start(w, n);
+    node_wait_ready(w, n);
+    ck_assert_int_eq(node_create(w, n, "t", 1), 0);
+    node_wait_leader(w, n, "t", 0, 1);
+    snprintf(id, sizeof id, "%s", admin_get(w, PATH_CLUSTER_ID)->data);
+    for (int round = 0; round < 2; round++) {
+        if (round)
+            ck_assert_int_eq(admin_delete(w, PATH_CLUSTER_ID), 0);
+        else
+            ck_assert_int_eq(admin_set(w, PATH_CLUSTER_ID, "{\"version\":\"1\",\"id\":\"other\"}", -1), 0);
+        admin_expire(w, n);
+        world_wait(w, knows_the_other_cluster, n);
+        ck_assert(!admin_exists(w, "/brokers/ids/1"));
+        ck_assert(node_has_directory(n, "t", 0));
+        ck_assert(partition_is_leader(node_topic(n, "t")->partitions[0].local, NULL));
+        admin_create(w, PATH_CLUSTER_ID, id);
+        admin_set(w, PATH_CLUSTER_ID, id, -1);
+        world_wait(w, is_ready, n);
+    }
+    node_wait_leader(w, n, "t", 0, 1);
+    world_end(w);
+}
+END_TEST
+
 START_TEST(start_waits_for_a_zookeeper_that_is_not_there_yet)
 {
     struct zookeeper *own = zookeeper_start(NULL);
@@ -747,6 +789,73 @@ START_TEST(clean_stop_is_named_at_the_next_registration)
 }
 END_TEST
 
+/* ---- disks ------------------------------------------------------------------------------------------ */
+
+struct append {
+    struct partition_append append;
+    bool is_done;
+};
+
+static void note_appended(struct partition_append *a)
+{
+    CONTAINER_OF(a, struct append, append)->is_done = true;
+}
+
+/* Records of the distant past, so that retention has something to do at once. */
+static void produce(struct node *n, const char *topic, int32_t partition, int batches)
+{
+    struct partition *p = node_topic(n, topic)->partitions[partition].local;
+    for (int i = 0; i < batches; i++) {
+        struct log_batch batch = batches_make(10, 1000, 1, 50, (uint32_t)i);
+        struct append a = {
+            .append = {.batches = &batch, .batches_count = 1, .inbox = &n->inbox, .done = note_appended}};
+        partition_enqueue(p, &a.append);
+        partition_drain(p, &n->inbox);
+        while (!a.is_done)
+            inbox_drain(&n->inbox);
+        ck_assert_int_eq(a.append.error.code, 0);
+        batches_free(&batch);
+    }
+}
+
+START_TEST(stop_in_the_middle_of_retention_is_clean)
+{
+    uint64_t seed = suite_seed();
+    struct world *w = world_begin(zk, "/retention");
+    struct node *n = world_node(w, 1);
+    n->retention_check_ms = 2;
+    node_start(w, n);
+    node_wait_ready(w, n);
+    struct znode_config_entry entries[] = {
+        {"file.delete.delay.ms", "0"}, {"retention.ms", "1"}, {"segment.bytes", "1024"}};
+    struct znode_config config = {entries, 3};
+    struct cluster_new_topic topic = {"t", 3, 1, &config};
+    n->is_told = false;
+    cluster_create_topic(n->cluster, &topic, false, 5000, &n->inbox, note_result, n);
+    world_wait(w, was_told, n);
+    for (int round = 0; round < 15; round++) {
+        int64_t ends[3];
+        for (int32_t i = 0; i < 3; i++) {
+            node_wait_leader(w, n, "t", i, 1);
+            produce(n, "t", i, 1 + (int)suite_random_below(&seed, 20));
+            ends[i] = log_end_offset(partition_log(node_topic(n, "t")->partitions[i].local));
+        }
+        world_idle(w, (int)suite_random_below(&seed, 6));
+        node_stop(w, n);
+        node_start(w, n);
+        node_wait_ready(w, n);
+        ck_assert_uint_eq(n->recovered, 0);
+        ck_assert_uint_eq(n->warnings, 0);
+        for (int32_t i = 0; i < 3; i++) {
+            node_wait_leader(w, n, "t", i, 1);
+            ck_assert_int_eq(log_end_offset(partition_log(node_topic(n, "t")->partitions[i].local)), ends[i]);
+        }
+    }
+    ck_assert_int_gt(log_start_offset(partition_log(node_topic(n, "t")->partitions[0].local)), 0);
+    world_end(w);
+}
+END_TEST
+
 int main(void)
 {
     zk = zookeeper_start(NULL);
@@ -772,7 +881,9 @@ int main(void)
         SUITE_TEST_SLOW(zookeeper_away_for_less_than_a_session_changes_nothing, 60),
         SUITE_TEST_SLOW(zookeeper_away_for_longer_than_a_session_stops_change_only, 60),
         SUITE_TEST_SLOW(stop_is_bounded_and_clean_while_zookeeper_hangs, 60),
+        SUITE_TEST_SLOW(another_cluster_behind_the_same_address_is_not_joined, 60),
         SUITE_TEST_SLOW(start_waits_for_a_zookeeper_that_is_not_there_yet, 60),
+        SUITE_TEST_SLOW(stop_in_the_middle_of_retention_is_clean, 60),
         SUITE_TEST(clean_stop_is_named_at_the_next_registration),
     };
     int r = suite_run("cluster/cluster_thread", tests, sizeof tests / sizeof tests[0]);

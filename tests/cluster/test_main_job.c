@@ -241,7 +241,7 @@ START_TEST(joins_and_polite_leaves_take_under_a_second_and_repeat_nothing)
     produce_numbers(b, "t", 0, 3000, 6);
     wait_lines(m, 1, 3000, 10000);
     for (int joining = 1; joining < 3; joining++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "m%d", joining);
         member_start(b, &m[joining], name, "g", "t", member_settings);
         wait_owned(admin, "g", 6, (size_t)joining + 1, false, 10000);
@@ -314,7 +314,7 @@ START_TEST(members_killed_at_random_skip_nothing)
     int64_t made = 0;
     member_start(b, &m[started], "m0", "g", "t", member_settings);
     for (started = 1; started < 6; started++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "m%d", started);
         member_start(b, &m[started], name, "g", "t", member_settings);
         produce_numbers(b, "t", made, 4000, 6);

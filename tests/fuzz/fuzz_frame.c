@@ -47,7 +47,8 @@ static int take_frames(struct intake *in, const uint8_t *data, size_t bytes, siz
         FUZZ_CHECK(whole <= bytes - *at);
         const uint8_t *frame = data + *at + FRAME_PREFIX_BYTES;
         FUZZ_CHECK(f.envelope_bytes == 0 || memcmp(f.envelope, frame, f.envelope_bytes) == 0);
-        FUZZ_CHECK(f.records_bytes == 0 || memcmp(f.slab->data, frame + f.envelope_bytes, f.records_bytes) == 0);
+        FUZZ_CHECK(f.records_bytes == 0 ||
+                   memcmp(f.slab->data, frame + f.envelope_bytes, f.records_bytes) == 0);
         *at += whole;
         intake_release(in);
     }

@@ -1,8 +1,9 @@
-/* A world for the group machine: a model of ZooKeeper, of brokers that commit, and of processes that freeze, lose their
- * link, die, and answer late or never. Time is simulated; everything comes from one seed.
+/* A world for the group machine: a model of ZooKeeper, of brokers that commit, and of processes that freeze,
+ * lose their link, die, and answer late or never. Time is simulated; everything comes from one seed.
  *
- * After every step of time the world checks: of each partition at most one member delivers while its lease holds; a
- * commit that succeeds is the last claimant's; stored offsets do not go back within one life of a topic.
+ * After every step of time the world checks: of each partition at most one member delivers while its lease
+ * holds; a commit that succeeds is the last claimant's; stored offsets do not go back within one life of a
+ * topic.
  */
 #ifndef BROOK_TESTS_GROUP_WORLD_H
 #define BROOK_TESTS_GROUP_WORLD_H
@@ -33,8 +34,8 @@ void world_topic_make(struct world *w, int topic, int32_t partitions); /* again:
 void world_topic_grow(struct world *w, int topic, int32_t partitions);
 void world_topic_delete(struct world *w, int topic);
 
-/* A process in slot `member` (free before): subscribes to the topics of `mask`, or with mask 0 to all by expression.
- * `is_static`: its id is the slot's, and it takes up the slot's last session if that lives. */
+/* A process in slot `member` (free before): subscribes to the topics of `mask`, or with mask 0 to all by
+ * expression. `is_static`: its id is the slot's, and it takes up the slot's last session if that lives. */
 void world_start(struct world *w, int member, unsigned mask, bool is_static);
 bool world_is_running(const struct world *w, int member);
 void world_kill(struct world *w, int member);

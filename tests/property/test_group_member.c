@@ -107,7 +107,8 @@ START_TEST(join_moves_the_fewest_and_pauses_no_partition_that_stays)
     int drains = world_drains(w, 0) + world_drains(w, 1);
     int64_t joined = world_now(w);
     world_start(w, 2, 1, false);
-    /* What is delivered at the end by whom it was before was delivered all along: a pause would be a drain. */
+    /* What is delivered at the end by whom it was before was delivered all along: a pause would be a
+     * drain. */
     ck_assert(world_settles(w, 5000));
     ck_assert_int_le(world_last_unowned(w) - joined, 1000);
     ck_assert_int_eq(delivered_by(w, 2), 2);
@@ -282,7 +283,8 @@ START_TEST(topic_that_appears_grows_and_vanishes_is_followed)
 }
 END_TEST
 
-SUITE_MAIN("property/group_member", SUITE_TEST_SLOW(any_schedule_has_one_deliverer_fences_commits_and_settles, 120),
+SUITE_MAIN("property/group_member",
+           SUITE_TEST_SLOW(any_schedule_has_one_deliverer_fences_commits_and_settles, 120),
            SUITE_TEST(killed_members_partitions_are_read_within_timeout_and_a_second),
            SUITE_TEST(polite_leave_hands_over_within_a_second),
            SUITE_TEST(join_moves_the_fewest_and_pauses_no_partition_that_stays),

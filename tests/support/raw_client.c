@@ -122,6 +122,8 @@ void raw_send(struct raw_client *c, Brook__Request *request, const void *records
     size_t bytes;
     request->has_correlation_id = true;
     request->correlation_id = ++c->correlation_id;
+    request->has_deadline_ms = c->deadline_ms > 0;
+    request->deadline_ms = c->deadline_ms;
     uint8_t *frame = raw_frame(request, records, records_bytes, &bytes);
     raw_send_bytes(c, frame, bytes);
     free(frame);

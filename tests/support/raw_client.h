@@ -14,6 +14,7 @@
 struct raw_client {
     int fd;
     uint64_t correlation_id; /* of the last request sent */
+    uint32_t deadline_ms;    /* of those to be sent; 0: none */
     uint8_t *held;           /* not sent yet: raw_hold() */
     size_t held_bytes;
     bool holds;

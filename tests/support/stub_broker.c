@@ -65,8 +65,8 @@ struct broker {
     int listener, wake;
     uint16_t port;
     pthread_t thread;
-    bool running;  /* under the cluster's lock */
-    bool stopped;  /* and has no connection any more */
+    bool running; /* under the cluster's lock */
+    bool stopped; /* and has no connection any more */
     bool quitting;
     struct stub_connection *connections[CONNECTIONS_MAX];
     struct later *later; /* the thread's own */
@@ -94,7 +94,7 @@ static void insist(bool condition, const char *what)
     abort();
 }
 
-/* ---- what is stored (under the lock) ------------------------------------------------------------------ */
+/* ---- what is stored (under the lock) ---------------------------------------------------------------- */
 
 static struct topic *topic_by_name(struct stub_cluster *c, const void *name, size_t bytes)
 {
@@ -130,7 +130,9 @@ static int64_t store(struct partition *p, const void *data, const struct batch_h
         insist(p->batches != NULL, "memory");
     }
     struct batch *b = &p->batches[p->count++];
-    *b = (struct batch){.data = malloc(h->total_bytes), .bytes = h->total_bytes, .base_offset = p->end,
+    *b = (struct batch){.data = malloc(h->total_bytes),
+                        .bytes = h->total_bytes,
+                        .base_offset = p->end,
                         .count = h->records_count};
     insist(b->data != NULL, "memory");
     memcpy(b->data, data, h->total_bytes);
@@ -150,7 +152,7 @@ static void topic_clear(struct topic *t)
     memset(t, 0, sizeof *t);
 }
 
-/* ---- replies ------------------------------------------------------------------------------------------ */
+/* ---- replies ---------------------------------------------------------------------------------------- */
 
 static uint8_t *render(const struct stub_request *q, Brook__Response *response, const void *records,
                        size_t records_bytes, size_t *ret_bytes)
@@ -191,13 +193,17 @@ static void send_frame(const struct stub_request *q, uint8_t *frame, size_t byte
     }
     struct later *l = calloc(1, sizeof *l);
     insist(l != NULL, "memory");
-    *l = (struct later){.next = q->connection->broker->later, .at_ms = clock_boot_ms() + delay_ms,
-                        .connection = q->connection, .fd = q->connection->fd, .frame = frame, .bytes = bytes};
+    *l = (struct later){.next = q->connection->broker->later,
+                        .at_ms = clock_boot_ms() + delay_ms,
+                        .connection = q->connection,
+                        .fd = q->connection->fd,
+                        .frame = frame,
+                        .bytes = bytes};
     q->connection->broker->later = l;
 }
 
-void stub_reply(const struct stub_request *q, Brook__Response *response, const void *records, size_t records_bytes,
-                int delay_ms)
+void stub_reply(const struct stub_request *q, Brook__Response *response, const void *records,
+                size_t records_bytes, int delay_ms)
 {
     size_t bytes;
     uint8_t *frame = render(q, response, records, records_bytes, &bytes);
@@ -222,7 +228,7 @@ void stub_close(struct stub_connection *connection)
         shutdown(connection->fd, SHUT_RDWR);
 }
 
-/* ---- the stub's own answers (under the lock) ------------------------------------------------------------ */
+/* ---- the stub's own answers (under the lock) -------------------------------------------------------- */
 
 static uint8_t *answer_hello(const struct stub_request *q, struct arena *a, size_t *ret_bytes)
 {
@@ -330,6 +336,20 @@ static int produce_one(const struct stub_request *q, const Brook__ProducePartiti
     return 0;
 }
 
+/* An unacknowledged produce that was refused: the only answer is the end of the connection. */
+static bool is_refused(const struct stub_request *q)
+{
+    bool refused = false;
+    pthread_mutex_lock(&q->cluster->lock);
+    for (size_t i = 0; i < q->request->produce->n_partitions; i++) {
+        const Brook__ProducePartition *asked = q->request->produce->partitions[i];
+        refused |=
+            check_leader(q, partition_of(topic_by_id(q->cluster, &asked->topic_id), asked->partition)) != 0;
+    }
+    pthread_mutex_unlock(&q->cluster->lock);
+    return refused;
+}
+
 static uint8_t *answer_produce(const struct stub_request *q, struct arena *a, size_t *ret_bytes)
 {
     const Brook__ProduceRequest *asked = q->request->produce;
@@ -361,8 +381,8 @@ static uint8_t *answer_list_offsets(const struct stub_request *q, struct arena *
     for (size_t i = 0; i < asked->n_partitions; i++) {
         Brook__ListedOffset *listed = arena_alloc(a, sizeof *listed);
         brook__listed_offset__init(listed);
-        struct partition *p =
-            partition_of(topic_by_id(q->cluster, &asked->partitions[i]->topic_id), asked->partitions[i]->partition);
+        struct partition *p = partition_of(topic_by_id(q->cluster, &asked->partitions[i]->topic_id),
+                                           asked->partitions[i]->partition);
         listed->status = envelope_status(a, check_leader(q, p), NULL);
         listed->has_offset = 1;
         bool earliest = asked->partitions[i]->query == BROOK__OFFSET_QUERY__EARLIEST;
@@ -375,8 +395,8 @@ static uint8_t *answer_list_offsets(const struct stub_request *q, struct arena *
 }
 
 /* Batches from the one that holds `offset` on; the first one always, others while they fit. */
-static size_t pull_one(const struct partition *p, int64_t offset, size_t bytes_max, uint8_t **at, size_t *room,
-                       size_t used)
+static size_t pull_one(const struct partition *p, int64_t offset, size_t bytes_max, uint8_t **at,
+                       size_t *room, size_t used)
 {
     size_t taken = 0;
     for (size_t i = 0; i < p->count; i++) {
@@ -422,7 +442,8 @@ static uint8_t *answer_pull(const struct stub_request *q, struct arena *a, size_
             pulled->log_start_offset = 0;
         }
         if (!code)
-            pulled->records_bytes = (uint32_t)pull_one(p, from->offset, from->max_bytes, &records, &room, used);
+            pulled->records_bytes =
+                (uint32_t)pull_one(p, from->offset, from->max_bytes, &records, &room, used);
         used += pulled->records_bytes;
         answer.partitions[answer.n_partitions++] = pulled;
     }
@@ -473,6 +494,8 @@ void stub_reply_default(const struct stub_request *q, int delay_ms)
     uint8_t *frame = stub_render_default(q, &bytes);
     bool silent = q->request->body_case == BROOK__REQUEST__BODY_PRODUCE &&
                   q->request->produce->acks == BROOK__ACKS__ACKS_NONE;
+    if (silent && is_refused(q))
+        stub_close(q->connection);
     if (silent)
         free(frame);
     else
@@ -496,9 +519,10 @@ static int pull_delay(const struct stub_request *q)
     return delay < 20 ? delay : 20;
 }
 
-/* ---- connections ---------------------------------------------------------------------------------------- */
+/* ---- connections ------------------------------------------------------------------------------------ */
 
-static void handle(struct stub_connection *connection, const struct frame_prefix *prefix, const uint8_t *envelope)
+static void handle(struct stub_connection *connection, const struct frame_prefix *prefix,
+                   const uint8_t *envelope)
 {
     struct broker *broker = connection->broker;
     struct stub_cluster *c = broker->cluster;
@@ -508,8 +532,12 @@ static void handle(struct stub_connection *connection, const struct frame_prefix
         stub_close(connection);
         return;
     }
-    struct stub_request q = {.cluster = c, .broker_id = broker->id, .connection = connection, .request = request,
-                             .records = envelope + prefix->envelope_bytes, .records_bytes = prefix->records_bytes};
+    struct stub_request q = {.cluster = c,
+                             .broker_id = broker->id,
+                             .connection = connection,
+                             .request = request,
+                             .records = envelope + prefix->envelope_bytes,
+                             .records_bytes = prefix->records_bytes};
     pthread_mutex_lock(&c->lock);
     q.number = c->requests[request->body_case % BODIES_MAX]++;
     stub_function *function = c->function;
@@ -525,7 +553,8 @@ static void handle_all(struct stub_connection *connection)
     size_t at = 0;
     while (connection->bytes - at >= FRAME_PREFIX_BYTES) {
         const uint8_t *p = connection->data + at;
-        int r = frame_parse(p, connection->bytes - at, FRAME_BYTES_MAX_DEFAULT, ENVELOPE_BYTES_MAX_BROKER, &prefix, NULL);
+        int r = frame_parse(p, connection->bytes - at, FRAME_BYTES_MAX_DEFAULT, ENVELOPE_BYTES_MAX_BROKER,
+                            &prefix, NULL);
         if (r < 0) {
             stub_close(connection);
             break;
@@ -559,8 +588,8 @@ static void receive(struct broker *broker, size_t place)
         connection->data = realloc(connection->data, connection->room);
         insist(connection->data != NULL, "memory");
     }
-    ssize_t n = recv(connection->fd, connection->data + connection->bytes, connection->room - connection->bytes,
-                     MSG_DONTWAIT);
+    ssize_t n = recv(connection->fd, connection->data + connection->bytes,
+                     connection->room - connection->bytes, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
@@ -673,7 +702,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* ---- the cluster ------------------------------------------------------------------------------------------ */
+/* ---- the cluster ------------------------------------------------------------------------------------ */
 
 static void broker_open(struct stub_cluster *c, struct broker *broker, int32_t id)
 {
@@ -700,7 +729,8 @@ struct stub_cluster *stub_cluster_new(unsigned brokers)
     for (unsigned i = 0; i < brokers; i++) {
         broker_open(c, &c->brokers[i], (int32_t)i + 1);
         size_t used = strlen(c->servers);
-        snprintf(c->servers + used, sizeof c->servers - used, "%s127.0.0.1:%u", i ? "," : "", c->brokers[i].port);
+        snprintf(c->servers + used, sizeof c->servers - used, "%s127.0.0.1:%u", i ? "," : "",
+                 c->brokers[i].port);
     }
     for (unsigned i = 0; i < brokers; i++)
         insist(pthread_create(&c->brokers[i].thread, NULL, run, &c->brokers[i]) == 0, "thread");
@@ -838,8 +868,8 @@ static int64_t walk_batch(const struct batch *b, struct codec *codec, stub_recor
     return count;
 }
 
-int64_t stub_cluster_walk(struct stub_cluster *c, const char *topic, int32_t partition, stub_record_visitor *each,
-                          void *arg)
+int64_t stub_cluster_walk(struct stub_cluster *c, const char *topic, int32_t partition,
+                          stub_record_visitor *each, void *arg)
 {
     struct codec *codec;
     int64_t count = 0;

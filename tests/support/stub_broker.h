@@ -1,14 +1,15 @@
-/* A broker in a thread of the test process: plain sockets, memory for logs, and a function of the test's that may
- * answer, change, delay, garble or drop any request before the stub's own answer.
+/* A broker in a thread of the test process: plain sockets, memory for logs, and a function of the test's that
+ * may answer, change, delay, garble or drop any request before the stub's own answer.
  *
  *     struct stub_cluster *cluster = stub_cluster_new(1);           // one broker, id 1, on a free port
  *     stub_cluster_add_topic(cluster, "orders", 3);
  *     stub_cluster_on_request(cluster, my_function, &my_state);     // optional
  *     brook_config_set(config, "bootstrap.servers", stub_cluster_servers(cluster), NULL);
  *
- * By itself the stub answers Hello, Metadata, Produce (checks and keeps batches), ListOffsets and Pull (without waiting
- * longer than asked, without sessions) for the partitions that the broker leads; anything else is UNSUPPORTED.
- * The function runs on the broker's thread, one request at a time per broker. All functions: any thread.
+ * By itself the stub answers Hello, Metadata, Produce (checks and keeps batches), ListOffsets and Pull
+ * (without waiting longer than asked, without sessions) for the partitions that the broker leads; anything
+ * else is UNSUPPORTED. The function runs on the broker's thread, one request at a time per broker. All
+ * functions: any thread.
  */
 #ifndef BROOK_TESTS_STUB_BROKER_H
 #define BROOK_TESTS_STUB_BROKER_H
@@ -30,7 +31,8 @@ struct stub_request {
     const Brook__Request *request;
     const uint8_t *records;
     size_t records_bytes;
-    unsigned number; /* counts the requests of this kind (body), from 0, over all connections of the cluster */
+    unsigned
+        number; /* counts the requests of this kind (body), from 0, over all connections of the cluster */
 };
 /* What the test's function did. */
 enum stub_verdict {
@@ -47,11 +49,13 @@ void stub_cluster_on_request(struct stub_cluster *cluster, stub_function *functi
 const char *stub_cluster_servers(const struct stub_cluster *cluster);
 uint16_t stub_cluster_port(const struct stub_cluster *cluster, int32_t broker_id);
 
-/* Partition p is led by broker 1 + p % brokers, epoch 0. An existing topic is made anew: another id, empty logs. */
+/* Partition p is led by broker 1 + p % brokers, epoch 0. An existing topic is made anew: another id, empty
+ * logs. */
 void stub_cluster_add_topic(struct stub_cluster *cluster, const char *topic, int32_t partitions);
 void stub_cluster_remove_topic(struct stub_cluster *cluster, const char *topic);
 /* -1: nobody. The epoch rises by one. */
-void stub_cluster_set_leader(struct stub_cluster *cluster, const char *topic, int32_t partition, int32_t broker_id);
+void stub_cluster_set_leader(struct stub_cluster *cluster, const char *topic, int32_t partition,
+                             int32_t broker_id);
 /* End all connections; refuse new ones until stub_cluster_start_broker(). */
 void stub_cluster_stop_broker(struct stub_cluster *cluster, int32_t broker_id);
 void stub_cluster_start_broker(struct stub_cluster *cluster, int32_t broker_id);
@@ -63,11 +67,11 @@ typedef void stub_record_visitor(void *arg, const struct record *record);
 int64_t stub_cluster_walk(struct stub_cluster *cluster, const char *topic, int32_t partition,
                           stub_record_visitor *each, void *arg);
 /* Store a batch as if produced; returns its base offset, or -1: no such partition. */
-int64_t stub_cluster_append(struct stub_cluster *cluster, const char *topic, int32_t partition, const void *batch,
-                            size_t bytes);
+int64_t stub_cluster_append(struct stub_cluster *cluster, const char *topic, int32_t partition,
+                            const void *batch, size_t bytes);
 int64_t stub_cluster_end_offset(struct stub_cluster *cluster, const char *topic, int32_t partition);
 
-/* ---- for the test's function -------------------------------------------------------------------------------- */
+/* ---- for the test's function ------------------------------------------------------------------------ */
 
 /* Send `response` (its correlation id is taken from the request) after `delay_ms`; records behind it. */
 void stub_reply(const struct stub_request *request, Brook__Response *response, const void *records,

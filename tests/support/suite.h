@@ -27,7 +27,9 @@ struct suite_test {
         const struct suite_test tests[] = {__VA_ARGS__}; \
         return suite_run(name, tests, sizeof tests / sizeof tests[0]); \
     }
+/* With BROOK_QUICK=1 only the first test of a suite named "cluster/..." is run. */
 int suite_run(const char *name, const struct suite_test *tests, unsigned count);
+bool suite_is_quick(void);
 
 /* A fresh directory under $TMPDIR (or /tmp), removed with everything in it when the test process exits
  * normally or a later suite finds it. Never NULL. */

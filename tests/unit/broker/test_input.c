@@ -23,6 +23,7 @@ static void begin_with_budget(struct pipe_end *p, size_t budget)
     ck_assert_int_eq(pool_new((size_t)64 << 20, 0, &p->buffers), 0);
     ck_assert_int_eq(pool_new(budget, 0, &p->frames), 0);
     input_init(&p->in, p->buffers, p->frames);
+    p->in.buffer_bytes = INPUT_BUFFER_BYTES; /* the peer is known */
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, p->fds), 0);
     setsockopt(p->fds[1], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
 }
@@ -52,14 +53,20 @@ static size_t make_frame(uint8_t *to, uint32_t envelope, uint32_t records, uint8
     return FRAME_PREFIX_BYTES + envelope + records;
 }
 
+static bool follows(const uint8_t *data, size_t bytes, uint32_t from, uint8_t seed)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (data[i] != (uint8_t)(seed + (from + i) * 7))
+            return false;
+    return true;
+}
+
 static void check_frame(const struct input_frame *f, uint32_t envelope, uint32_t records, uint8_t seed)
 {
     ck_assert_uint_eq(f->envelope_bytes, envelope);
     ck_assert_uint_eq(f->records_bytes, records);
-    for (uint32_t i = 0; i < envelope; i++)
-        ck_assert_uint_eq(f->envelope[i], (uint8_t)(seed + i * 7));
-    for (uint32_t i = 0; i < records; i++)
-        ck_assert_uint_eq(f->records[i], (uint8_t)(seed + (envelope + i) * 7));
+    ck_assert(follows(f->envelope, envelope, 0, seed));
+    ck_assert(follows(f->records, records, envelope, seed));
 }
 
 static int next(struct pipe_end *p, struct input_frame *f)
@@ -116,6 +123,28 @@ START_TEST(many_small_frames_come_out_of_one_receive)
         slab_unref(f.slab);
     }
     ck_assert_int_eq(next(&p, &f), -BROOK_E_AGAIN);
+    end(&p);
+}
+END_TEST
+
+/* The buffer that hello came in is too small for what follows it at once. */
+START_TEST(the_first_buffer_grows_when_it_has_to)
+{
+    struct pipe_end p;
+    struct input_frame f;
+    static uint8_t data[40000];
+    begin(&p);
+    p.in.buffer_bytes = POOL_SLAB_BYTES_MIN;
+    size_t first = make_frame(data, 10, 20, 1), bytes = first + make_frame(data + first, 10, 30000, 2);
+    put(&p, data, bytes);
+    ck_assert_int_eq(input_read(&p.in, p.fds[0]), (ssize_t)POOL_SLAB_BYTES_MIN);
+    ck_assert_int_eq(next(&p, &f), 0);
+    check_frame(&f, 10, 20, 1);
+    slab_unref(f.slab);
+    while (next(&p, &f) == -BROOK_E_AGAIN)
+        ck_assert_int_gt(input_read(&p.in, p.fds[0]), 0);
+    check_frame(&f, 10, 30000, 2);
+    slab_unref(f.slab);
     end(&p);
 }
 END_TEST
@@ -265,6 +294,7 @@ END_TEST
 
 SUITE_MAIN("broker/net/input", SUITE_TEST(a_frame_cut_at_each_byte_comes_out_whole),
            SUITE_TEST(many_small_frames_come_out_of_one_receive),
+           SUITE_TEST(the_first_buffer_grows_when_it_has_to),
            SUITE_TEST(bytes_of_a_frame_stay_put_while_it_is_held),
            SUITE_TEST(small_and_large_frames_mix_in_any_pieces),
            SUITE_TEST(the_kernel_is_asked_to_wait_only_inside_a_large_frame),

@@ -592,6 +592,8 @@ START_TEST(the_last_answer_arrives_before_the_end)
         Brook__Response *r = raw_receive(&c);
         ck_assert_ptr_nonnull(r);
         ck_assert_int_eq(raw_status(r), BROOK_E_FRAME_TOO_LARGE);
+        char byte;
+        ck_assert_int_eq(recv(c.fd, &byte, 1, 0), 0); /* an end, not a reset */
         raw_close(&c);
     }
     end(&x);

@@ -290,6 +290,7 @@ START_TEST(a_stalled_disk_stalls_its_partition_only)
     size_t bytes = raw_batch(batch, sizeof batch, 1, 3000);
     for (int i = 0; i < 100; i++)
         raw_send_produce(&c, &t, 0, BROOK__ACKS__ACKS_LEADER, batch, bytes);
+    bytes = raw_batch(batch, sizeof batch, 3, 900); /* others, which must not be found among those */
     for (int i = 0; i < 100; i++) {
         struct raw_client other;
         raw_send_produce(&c, &t, 1, BROOK__ACKS__ACKS_LEADER, batch, bytes);
@@ -311,11 +312,42 @@ START_TEST(a_stalled_disk_stalls_its_partition_only)
     raw_pull_init(&pull, &t, 0, 0);
     raw_pull(&c, &pull);
     struct batch_header h;
-    for (size_t at = 0, n = 0; at < c.records_bytes; at += h.total_bytes, n++) {
+    size_t n = 0;
+    for (size_t at = 0; at < c.records_bytes; at += h.total_bytes, n++) {
         ck_assert_int_eq(batch_read_header(c.records + at, c.records_bytes - at, &h), 0);
         ck_assert_int_eq(h.base_offset, (int64_t)n);
+        ck_assert_int_eq(h.records_count, 1);
         ck_assert_int_eq(batch_check_crc(c.records + at, &h), 0);
     }
+    ck_assert_uint_eq(n, 100);
+    raw_close(&c);
+    rig_stop(&rig);
+}
+END_TEST
+
+START_TEST(acks_none_goes_on_at_the_limit_of_requests)
+{
+    struct rig rig;
+    struct raw_client c;
+    uint8_t batch[1000];
+    pthread_t thread;
+    rig_prepare(&rig);
+    rig.net_settings.requests_in_flight_max = 2;
+    struct topic_id t = fake_cluster_add_topic(rig.cluster, "t", 1);
+    rig_start(&rig);
+    raw_open(&c, rig.port);
+    struct stall s = {.partition = fake_cluster_partition(rig.cluster, "t", 0)};
+    pthread_create(&thread, NULL, stall, &s);
+    ck_assert(suite_wait(is_held, &s, 5000));
+    size_t bytes = raw_batch(batch, sizeof batch, 1, 50);
+    raw_hold(&c);
+    for (int i = 0; i < 101; i++)
+        raw_send_produce(&c, &t, 0, BROOK__ACKS__ACKS_NONE, batch, bytes);
+    raw_release(&c);
+    ck_assert(raw_is_silent(&c, 50));
+    s.let_go = true;
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(raw_produce(&c, &t, 0, 10), 101);
     raw_close(&c);
     rig_stop(&rig);
 }
@@ -343,6 +375,42 @@ START_TEST(a_produce_that_waits_is_given_up_at_its_timeout)
     s.let_go = true;
     pthread_join(thread, NULL);
     ck_assert_int_eq(raw_produce(&c, &t, 0, 10), 0);
+    raw_close(&c);
+    rig_stop(&rig);
+}
+END_TEST
+
+/* The client has given up by then, and may have sent its records again elsewhere. */
+START_TEST(a_produce_that_expires_while_it_waits_is_not_written)
+{
+    struct rig rig;
+    struct raw_client c;
+    uint8_t batch[1000];
+    pthread_t thread;
+    rig_prepare(&rig);
+    struct topic_id t = fake_cluster_add_topic(rig.cluster, "t", 2);
+    rig_start(&rig);
+    raw_open(&c, rig.port);
+    size_t bytes = raw_batch(batch, sizeof batch, 1, 50);
+    struct stall s = {.partition = fake_cluster_partition(rig.cluster, "t", 0)};
+    pthread_create(&thread, NULL, stall, &s);
+    ck_assert(suite_wait(is_held, &s, 5000));
+    c.deadline_ms = 300;
+    raw_send_produce(&c, &t, 0, BROOK__ACKS__ACKS_LEADER, batch, bytes);
+    c.deadline_ms = 0;
+    raw_send_produce(&c, &t, 0, BROOK__ACKS__ACKS_LEADER, batch, bytes);
+    raw_produce(&c, &t, 1, 50); /* both are in the queue */
+    int64_t began_ms = clock_boot_ms();
+    while (clock_boot_ms() - began_ms <= 310)
+        ck_assert(raw_is_silent(&c, 10));
+    s.let_go = true;
+    pthread_join(thread, NULL);
+    Brook__Response *r = raw_receive(&c);
+    ck_assert_int_eq(raw_status(r), 0);
+    ck_assert_int_eq(envelope_status_code(r->produce->partitions[0]->status), BROOK_E_REQUEST_EXPIRED);
+    r = raw_receive(&c);
+    ck_assert_int_eq(envelope_status_code(r->produce->partitions[0]->status), 0);
+    ck_assert_int_eq(end_of(&rig, "t", 0), 1);
     raw_close(&c);
     rig_stop(&rig);
 }
@@ -485,11 +553,13 @@ END_TEST
 SUITE_MAIN("broker/produce", SUITE_TEST(a_record_is_stored_and_answered_with_its_offset),
            SUITE_TEST(pipelined_requests_get_consecutive_offsets),
            SUITE_TEST(acks_all_is_answered_when_all_have_it), SUITE_TEST(acks_none_is_not_answered),
+           SUITE_TEST(acks_none_goes_on_at_the_limit_of_requests),
            SUITE_TEST(a_failure_without_acks_closes_the_connection),
            SUITE_TEST(one_bad_batch_refuses_all_with_nothing_written),
            SUITE_TEST(records_that_do_not_add_up_are_refused), SUITE_TEST(a_partition_tells_its_own_troubles),
            SUITE_TEST(a_stalled_disk_stalls_its_partition_only),
            SUITE_TEST(a_produce_that_waits_is_given_up_at_its_timeout),
+           SUITE_TEST(a_produce_that_expires_while_it_waits_is_not_written),
            SUITE_TEST(a_client_that_leaves_while_its_append_waits_harms_nobody),
            SUITE_TEST(the_broker_can_stop_while_an_append_waits),
            SUITE_TEST(loops_that_share_a_partition_lose_nothing), SUITE_TEST(large_batches_go_through),

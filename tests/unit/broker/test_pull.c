@@ -5,6 +5,7 @@
 #include "tests/support/rig.h"
 #include "tests/support/suite.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -242,6 +243,37 @@ START_TEST(min_bytes_waits_for_enough)
 }
 END_TEST
 
+START_TEST(cold_records_are_read_and_sent)
+{
+    struct case_ x;
+    struct raw_pull pull;
+    int64_t first;
+    begin(&x, 1);
+    for (int i = 0; i < 6; i++)
+        raw_produce(&x.writer, &x.t, 0, 900000);
+    struct log *log = partition_log(fake_cluster_partition(x.rig.cluster, "t", 0));
+    raw_pull_init(&pull, &x.t, 0, 0);
+    pull.max_bytes = pull.entries[0].max_bytes = 4 << 20;
+    for (int round = 0; round < 5; round++) {
+        struct log_range range;
+        ck_assert_int_eq(log_flush(log), 0);
+        ck_assert_int_eq(log_read(log, 0, 1, 1 << 20, true, 1 << 20, &range), 0);
+        posix_fadvise(range.fd, 0, 0, POSIX_FADV_DONTNEED);
+        log_range_done(&range);
+        raw_send_pull(&x.c, &pull);
+        if (round == 3) { /* leaves while the disk is read */
+            raw_close(&x.c);
+            raw_open(&x.c, x.rig.port);
+            continue;
+        }
+        ck_assert_int_eq(raw_status(raw_receive(&x.c)), 0);
+        ck_assert_uint_eq(count_batches(&x.c, &first), 4);
+        ck_assert_int_eq(first, 0);
+    }
+    end(&x);
+}
+END_TEST
+
 /* ---- sessions ------------------------------------------------------------------------------------------ */
 
 static void session_init(struct raw_pull *pull, struct case_ *x, size_t partitions)
@@ -287,21 +319,62 @@ START_TEST(a_session_names_only_what_changed)
 }
 END_TEST
 
-START_TEST(a_position_that_was_not_moved_is_served_again)
+/* A second pull may be under way before the client has seen the first one's answer. */
+START_TEST(what_was_sent_is_not_sent_again_before_it_is_named_again)
 {
     struct case_ x;
     struct raw_pull pull;
     int64_t first;
-    begin(&x, 1);
-    raw_produce(&x.writer, &x.t, 0, 100);
-    session_init(&pull, &x, 1);
+    begin(&x, 3);
+    for (int32_t i = 0; i < 3; i++)
+        raw_produce(&x.writer, &x.t, i, 100);
+    session_init(&pull, &x, 3);
     pull.session_id = raw_pull(&x.c, &pull)->session_id;
+    ck_assert_uint_eq(count_batches(&x.c, &first), 3);
     pull.count = 0;
-    for (int32_t epoch = 1; epoch < 4; epoch++) {
-        pull.session_epoch = epoch;
-        raw_pull(&x.c, &pull);
-        ck_assert_uint_eq(count_batches(&x.c, &first), 1);
-    }
+    pull.session_epoch = 1;
+    raw_pull(&x.c, &pull);
+    ck_assert_uint_eq(x.c.records_bytes, 0);
+    raw_produce(&x.writer, &x.t, 0, 100); /* nor does what comes behind it make it awake */
+    pull.session_epoch = 2;
+    raw_pull(&x.c, &pull);
+    ck_assert_uint_eq(x.c.records_bytes, 0);
+    /* Named where it was: all of it again. Named behind: the rest. */
+    pull.session_epoch = 3;
+    pull.count = 1;
+    raw_pull(&x.c, &pull);
+    ck_assert_uint_eq(count_batches(&x.c, &first), 2);
+    pull.session_epoch = 4;
+    pull.entries[0].offset = 1;
+    raw_pull(&x.c, &pull);
+    ck_assert_uint_eq(count_batches(&x.c, &first), 1);
+    ck_assert_int_eq(first, 1);
+    end(&x);
+}
+END_TEST
+
+/* Its waiter was registered while there was too little for an answer. */
+START_TEST(what_waited_for_more_rests_too_once_it_is_sent)
+{
+    struct case_ x;
+    struct raw_pull pull;
+    int64_t first;
+    begin(&x, 2);
+    raw_produce(&x.writer, &x.t, 0, 100);
+    session_init(&pull, &x, 2);
+    pull.min_bytes = 1000;
+    pull.max_wait_ms = 20000;
+    raw_send_pull(&x.c, &pull);
+    ck_assert(raw_is_silent(&x.c, 50));
+    raw_produce(&x.writer, &x.t, 1, 2000);
+    pull.session_id = raw_receive(&x.c)->pull->session_id;
+    ck_assert_uint_eq(count_batches(&x.c, &first), 2);
+    raw_produce(&x.writer, &x.t, 0, 2000);
+    pull.session_epoch = 1;
+    pull.count = 0;
+    pull.max_wait_ms = 100;
+    raw_pull(&x.c, &pull);
+    ck_assert_uint_eq(x.c.records_bytes, 0);
     end(&x);
 }
 END_TEST
@@ -664,8 +737,10 @@ SUITE_MAIN("broker/pull", SUITE_TEST(records_come_back_as_they_were_written),
            SUITE_TEST(a_long_poll_wakes_when_another_loop_appends),
            SUITE_TEST(a_long_poll_ends_at_its_time_and_not_before), SUITE_TEST(waiting_is_capped),
            SUITE_TEST(with_interval_only_what_is_flushed_is_pulled),
-           SUITE_TEST(min_bytes_waits_for_enough), SUITE_TEST(a_session_names_only_what_changed),
-           SUITE_TEST(a_position_that_was_not_moved_is_served_again),
+           SUITE_TEST(min_bytes_waits_for_enough), SUITE_TEST(cold_records_are_read_and_sent),
+           SUITE_TEST(a_session_names_only_what_changed),
+           SUITE_TEST(what_was_sent_is_not_sent_again_before_it_is_named_again),
+           SUITE_TEST(what_waited_for_more_rests_too_once_it_is_sent),
            SUITE_TEST(what_is_forgotten_is_not_sent_any_more), SUITE_TEST(session_ids_and_epochs_are_checked),
            SUITE_TEST(a_newer_pull_supersedes_the_parked_one),
            SUITE_TEST(the_oldest_parked_pull_makes_room_for_the_newest),

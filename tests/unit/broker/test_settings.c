@@ -247,6 +247,21 @@ START_TEST(changes_say_whether_they_need_a_restart)
 }
 END_TEST
 
+START_TEST(only_what_may_change_is_taken_over)
+{
+    struct settings *a, *b;
+    struct settings_faults faults;
+    ck_assert_int_eq(LOAD(&a, &faults, GOOD), 0);
+    ck_assert_int_eq(LOAD(&b, &faults, GOOD, "max.connections=5", "log.level=warn", "num.io.threads=3"), 0);
+    ck_assert_int_eq(settings_take_over(a, b), 0);
+    ck_assert_int_eq(a->max_connections, 5);
+    ck_assert_str_eq(a->log_level, "warn");
+    ck_assert_int_eq(a->num_io_threads, 0);
+    settings_free(a);
+    settings_free(b);
+}
+END_TEST
+
 START_TEST(every_row_has_a_default_within_its_range_and_a_sentence)
 {
     struct settings *s;
@@ -274,4 +289,5 @@ SUITE_MAIN("broker/settings", SUITE_TEST(defaults_and_two_lines_are_enough),
            SUITE_TEST(the_example_file_is_what_is_printed),
            SUITE_TEST(the_example_file_loads_with_the_required_two),
            SUITE_TEST(changes_say_whether_they_need_a_restart),
+           SUITE_TEST(only_what_may_change_is_taken_over),
            SUITE_TEST(every_row_has_a_default_within_its_range_and_a_sentence))

@@ -203,6 +203,11 @@ static void answer_in_session(const struct stub_request *q, uint32_t id)
     Brook__PullPartition *pointers[ENTRIES_MAX];
     Brook__Request request = *q->request;
     struct stub_request copy = *q;
+    struct session_entry first = s->entries[0];
+    if (s->count > 1) { /* somebody else's turn to be the first */
+        memmove(&s->entries[0], &s->entries[1], (s->count - 1) * sizeof first);
+        s->entries[s->count - 1] = first;
+    }
     for (unsigned i = 0; i < s->count; i++) {
         pointers[i] = &s->entries[i].asked;
         pointers[i]->topic_id.data = s->entries[i].topic_id;
@@ -223,10 +228,15 @@ static void answer_in_session(const struct stub_request *q, uint32_t id)
     ck_assert_int_eq(
         envelope_unpack_response(arena, frame + FRAME_PREFIX_BYTES, prefix.envelope_bytes, &response), 0);
     Brook__PullResponse *body = response->pull;
-    size_t count = 0;
-    bool has_news = false;
+    size_t count = 0, records_bytes = 0;
+    bool has_news = false, is_full = false;
     for (size_t i = 0; i < body->n_partitions; i++) {
         Brook__PulledPartition *pulled = body->partitions[i];
+        /* The first one may be larger than asked for, no other. */
+        is_full |= records_bytes > 0 && records_bytes + pulled->records_bytes > all.max_bytes;
+        if (is_full)
+            pulled->records_bytes = 0;
+        records_bytes += pulled->records_bytes;
         struct session_entry *e = &s->entries[i];
         bool is_told = pulled->records_bytes > 0 || pulled->status || pulled->high_watermark != e->told_end;
         has_news |= is_told;
@@ -239,8 +249,7 @@ static void answer_in_session(const struct stub_request *q, uint32_t id)
     body->session_id = id;
     response->has_correlation_id = 1;
     int delay_ms = has_news || q->request->pull->max_wait_ms == 0 ? 0 : 5;
-    stub_reply(q, response, frame + FRAME_PREFIX_BYTES + prefix.envelope_bytes, prefix.records_bytes,
-               delay_ms);
+    stub_reply(q, response, frame + FRAME_PREFIX_BYTES + prefix.envelope_bytes, records_bytes, delay_ms);
     arena_free(arena);
     free(frame);
 }

@@ -159,7 +159,8 @@ void fixture_topic(struct fixture *f, int topic, int32_t partitions, bool anew)
     if (exists)
         coordinator_set(f->admin->c, path.text, data, strlen(data), -1, caller_begin(&f->admin->k));
     else
-        coordinator_create(f->admin->c, path.text, data, strlen(data), ZNODE_PERSISTENT, caller_begin(&f->admin->k));
+        coordinator_create(f->admin->c, path.text, data, strlen(data), ZNODE_PERSISTENT,
+                           caller_begin(&f->admin->k));
     ck_assert_int_eq(caller_end(&f->admin->k)->err, 0);
     free(data);
 }
@@ -339,8 +340,8 @@ static void subscribe(void *arg)
     while (x && x->topics[count])
         count++;
     const char *const *topics = count ? x->topics : standard;
-    ck_assert_msg(group_subscribe(o->p->group, topics, count ? count : 1, x ? x->pattern : NULL, &error) == 0, "%s",
-                  error.text);
+    ck_assert_msg(group_subscribe(o->p->group, topics, count ? count : 1, x ? x->pattern : NULL, &error) == 0,
+                  "%s", error.text);
 }
 
 static void end(void *arg)
@@ -561,7 +562,8 @@ int64_t peers_settle(struct peer **peers, int count, int topic, int32_t partitio
     int64_t begin = clock_boot_ms();
     bool settled = suite_wait(is_shared, &s, timeout_ms);
     for (int i = 0; i < count && !settled; i++)
-        fprintf(stderr, "# peer %d delivers %d of %d partitions\n", i, peer_count(peers[i], topic), partitions);
+        fprintf(stderr, "# peer %d delivers %d of %d partitions\n", i, peer_count(peers[i], topic),
+                partitions);
     ck_assert_msg(settled, "not shared within %d ms", timeout_ms);
     return clock_boot_ms() - begin;
 }

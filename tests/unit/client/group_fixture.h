@@ -1,7 +1,8 @@
-/* Members of a group in this process, each with a client of its own, against a real ZooKeeper, and a stub broker that
- * commits offsets as a broker does.
+/* Members of a group in this process, each with a client of its own, against a real ZooKeeper, and a stub
+ * broker that commits offsets as a broker does.
  *
- * A peer stands for a consumer: it notes what it was given and lets go of it when asked to, at once or after a while.
+ * A peer stands for a consumer: it notes what it was given and lets go of it when asked to, at once or after
+ * a while.
  */
 #ifndef BROOK_TESTS_GROUP_FIXTURE_H
 #define BROOK_TESTS_GROUP_FIXTURE_H
@@ -61,7 +62,7 @@ struct peer {
 struct peer_options {
     const char *topics[FIXTURE_TOPICS + 1];
     const char *pattern;
-    const char *settings[16]; /* key, value, ... */
+    const char *settings[16]; /* key, value, ...: the last word */
     int drain_ms;
 };
 /* Never NULL. `options` NULL: topic alpha. */
@@ -83,8 +84,8 @@ void peer_let_go(struct peer *p, int64_t offset);
 int peer_commit(struct peer *p, int topic, int32_t partition, int64_t offset);
 void peer_member_id(struct peer *p, char *id, size_t room);
 
-/* Whether every partition has exactly one deliverer among the peers, and none of them differs from another by more
- * than one. Fails the test when a partition has two. */
+/* Whether every partition has exactly one deliverer among the peers, and none of them differs from another by
+ * more than one. Fails the test when a partition has two. */
 bool peers_share(struct peer **peers, int count, int topic, int32_t partitions);
 /* Wait for it; returns the ms it took, or fails the test. */
 int64_t peers_settle(struct peer **peers, int count, int topic, int32_t partitions, int timeout_ms);

@@ -34,12 +34,12 @@ static void fixture_close(struct fixture *f)
     stub_cluster_free(f->cluster);
 }
 
-/* ---- topics ------------------------------------------------------------------------------------------------------ */
+/* ---- topics ----------------------------------------------------------------------------------------- */
 
 struct creation {
     int code;
-    unsigned passing;    /* so many NOT_CONTROLLER first */
-    bool hang_up;        /* after carrying it out */
+    unsigned passing; /* so many NOT_CONTROLLER first */
+    bool hang_up;     /* after carrying it out */
     unsigned validated;
     char setting[64];
 };
@@ -122,7 +122,7 @@ START_TEST(a_lost_answer_to_a_change_is_not_asked_for_again)
 }
 END_TEST
 
-/* ---- descriptions ---------------------------------------------------------------------------------------------------- */
+/* ---- descriptions ----------------------------------------------------------------------------------- */
 
 START_TEST(the_cluster_is_described)
 {
@@ -234,7 +234,8 @@ START_TEST(groups_and_settings_are_described)
     ck_assert_int_eq(group->partitions[0].end, 0);
     brook_group_free(group);
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(brook_admin_describe_config(f.admin, i ? "a" : NULL, WAIT_MS, &entries, &f.error), 0);
+        ck_assert_int_eq(brook_admin_describe_config(f.admin, i ? "a" : NULL, WAIT_MS, &entries, &f.error),
+                         0);
         ck_assert_uint_eq(entries->count, 1);
         ck_assert_str_eq(entries->entries[0].value, "7");
         ck_assert(entries->entries[0].is_default);
@@ -244,7 +245,7 @@ START_TEST(groups_and_settings_are_described)
 }
 END_TEST
 
-/* ---- offsets ------------------------------------------------------------------------------------------------------- */
+/* ---- offsets ---------------------------------------------------------------------------------------- */
 
 static void fill(struct stub_cluster *cluster, const char *topic, int32_t partition, int records)
 {
@@ -311,7 +312,8 @@ START_TEST(a_call_without_a_broker_says_what_stood_in_the_way)
     brook_config_set(f.config, "bootstrap.servers", "127.0.0.1:1", NULL);
     ck_assert_int_eq(brook_admin_new(f.config, &f.admin, &f.error), 0);
     int64_t before = clock_boot_ms();
-    ck_assert_int_eq(brook_admin_describe_cluster(f.admin, NULL, 0, 200, &cluster, &f.error), -BROOK_E_TIMED_OUT);
+    ck_assert_int_eq(brook_admin_describe_cluster(f.admin, NULL, 0, 200, &cluster, &f.error),
+                     -BROOK_E_TIMED_OUT);
     ck_assert_int_ge(clock_boot_ms() - before, 199);
     ck_assert_msg(strstr(f.error.text, "127.0.0.1:1") != NULL, "%s", f.error.text);
     fixture_close(&f);
@@ -332,7 +334,8 @@ START_TEST(an_answer_that_comes_too_late_belongs_to_no_later_call)
     struct brook_cluster *cluster;
     fixture_open(&f, 1, answer_late, NULL);
     stub_cluster_add_topic(f.cluster, "a", 1);
-    ck_assert_int_eq(brook_admin_describe_cluster(f.admin, NULL, 0, 50, &cluster, &f.error), -BROOK_E_TIMED_OUT);
+    ck_assert_int_eq(brook_admin_describe_cluster(f.admin, NULL, 0, 50, &cluster, &f.error),
+                     -BROOK_E_TIMED_OUT);
     for (int i = 0; i < 20; i++) {
         const char *name = i % 2 ? "a" : "b";
         ck_assert_int_eq(brook_admin_describe_cluster(f.admin, &name, 1, WAIT_MS, &cluster, &f.error), 0);
@@ -343,7 +346,8 @@ START_TEST(an_answer_that_comes_too_late_belongs_to_no_later_call)
 }
 END_TEST
 
-SUITE_MAIN("client/admin", SUITE_TEST(a_topic_is_created_with_its_settings), SUITE_TEST(refusals_come_back_as_they_are),
+SUITE_MAIN("client/admin", SUITE_TEST(a_topic_is_created_with_its_settings),
+           SUITE_TEST(refusals_come_back_as_they_are),
            SUITE_TEST(a_lost_answer_to_a_change_is_not_asked_for_again), SUITE_TEST(the_cluster_is_described),
            SUITE_TEST(groups_and_settings_are_described), SUITE_TEST(offsets_are_asked_of_each_leader),
            SUITE_TEST(offsets_follow_a_leader_and_wait_for_one),

@@ -61,8 +61,8 @@ START_TEST(what_is_set_is_read_back)
 }
 END_TEST
 
-static void check_standard(void *arg, const char *key, const char *type, const char *standard, const char *range,
-                           const char *description)
+static void check_standard(void *arg, const char *key, const char *type, const char *standard,
+                           const char *range, const char *description)
 {
     int *count = arg;
     brook_config *config = fresh();
@@ -132,6 +132,6 @@ START_TEST(log_lines_go_to_the_callback)
 }
 END_TEST
 
-SUITE_MAIN("client/config", SUITE_TEST(a_bad_setting_is_refused_and_named), SUITE_TEST(what_is_set_is_read_back),
-           SUITE_TEST(every_default_is_legal_and_described), SUITE_TEST(a_file_is_read_line_by_line),
-           SUITE_TEST(log_lines_go_to_the_callback))
+SUITE_MAIN("client/config", SUITE_TEST(a_bad_setting_is_refused_and_named),
+           SUITE_TEST(what_is_set_is_read_back), SUITE_TEST(every_default_is_legal_and_described),
+           SUITE_TEST(a_file_is_read_line_by_line), SUITE_TEST(log_lines_go_to_the_callback))

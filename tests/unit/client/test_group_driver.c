@@ -3,6 +3,7 @@
 #include "coordination/paths.h"
 #include "proto/base/clock.h"
 #include "proto/base/err.h"
+#include "tests/support/tcp_proxy.h"
 #include "tests/unit/client/group_fixture.h"
 
 #include <signal.h>
@@ -140,6 +141,51 @@ START_TEST(churn_of_subscriptions_and_members_ends_with_everything_owned_once)
 }
 END_TEST
 
+/* CG-02, CG-04: answers are lost in the middle of registrations, claims and releases, and sessions end. */
+START_TEST(links_that_break_at_any_byte_leave_everything_owned_once)
+{
+    enum { PARTITIONS = 8, MEMBERS = 3, ROUNDS = 30 };
+    struct fixture f;
+    struct peer *peers[MEMBERS];
+    struct tcp_proxy *links[MEMBERS];
+    char connect[MEMBERS][100];
+    uint64_t random = suite_seed();
+    fixture_init(&f, "/links");
+    fixture_topic(&f, 0, PARTITIONS, false);
+    for (int i = 0; i < MEMBERS; i++) {
+        links[i] = tcp_proxy_start(zookeeper_port(fixture_zk));
+        snprintf(connect[i], sizeof connect[i], "127.0.0.1:%d/links", tcp_proxy_port(links[i]));
+        struct peer_options options = {
+            .settings = {"zookeeper.connect", connect[i], "rebalance.drain.ms", "500"}};
+        peers[i] = peer_new(&f, &options);
+    }
+    for (int i = 0; i < ROUNDS; i++) {
+        struct tcp_proxy *link = links[suite_random_below(&random, MEMBERS)];
+        enum tcp_proxy_direction way = suite_random_below(&random, 2) ? TCP_PROXY_UP : TCP_PROXY_DOWN;
+        tcp_proxy_cut_after(link, way, suite_random_below(&random, 2000), 0);
+        if (i % 10 == 9) {
+            tcp_proxy_set(link, TCP_PROXY_SWALLOW);
+            struct timespec outage = {.tv_sec = FIXTURE_TIMEOUT_MS / 1000, .tv_nsec = 500000000};
+            nanosleep(&outage, NULL);
+            tcp_proxy_set(link, TCP_PROXY_PASS);
+            tcp_proxy_cut(link);
+        }
+        /* Something to do for them: one more or one less. */
+        struct peer *extra = peer_new(&f, NULL);
+        struct timespec pause = {.tv_nsec = (long)suite_random_below(&random, 150) * 1000000};
+        nanosleep(&pause, NULL);
+        peers_share(peers, MEMBERS, 0, PARTITIONS);
+        ck_assert_int_eq(peer_leave(extra, GROUP_LEAVE), 0);
+    }
+    peers_settle(peers, MEMBERS, 0, PARTITIONS, 2 * PATIENCE_MS);
+    for (int i = 0; i < MEMBERS; i++) {
+        ck_assert_int_eq(peer_leave(peers[i], GROUP_LEAVE), 0);
+        tcp_proxy_stop(links[i]);
+    }
+    fixture_done(&f);
+}
+END_TEST
+
 /* CG-10 */
 START_TEST(members_that_start_together_agree_in_few_rounds)
 {
@@ -256,7 +302,8 @@ START_TEST(last_offset_is_committed_before_the_partition_is_handed_over)
 }
 END_TEST
 
-/* CG-01, CG-09: the application never lets go; the partition moves all the same, and the claim waits as long. */
+/* CG-01, CG-09: the application never lets go; the partition moves all the same, and the claim waits as
+ * long. */
 START_TEST(application_that_holds_on_delays_its_share_by_the_drain_time_and_no_longer)
 {
     struct fixture f;
@@ -489,8 +536,8 @@ START_TEST(stopped_process_delivers_nothing_more_of_what_it_lost)
     nanosleep(&pause, NULL);
     kill(pid, SIGCONT);
     ck_assert(suite_wait(victim_owns_half, v, PATIENCE_MS));
-    /* It has rejoined by now and been given a fair share: what it lost and did not get back it must not have touched
-     * after the other member had it. */
+    /* It has rejoined by now and been given a fair share: what it lost and did not get back it must not have
+     * touched after the other member had it. */
     for (int32_t p = 0; p < 8; p++)
         if (peer_delivers(peer, 0, p))
             ck_assert_int_lt(atomic_load(&v->delivered_ms[p]), taken_over);
@@ -680,6 +727,7 @@ int main(void)
         SUITE_TEST(killed_members_partitions_are_read_within_timeout_tick_and_a_second),
         SUITE_TEST(leaving_takes_registration_and_owner_nodes_away),
         SUITE_TEST_SLOW(churn_of_subscriptions_and_members_ends_with_everything_owned_once, 60),
+        SUITE_TEST_SLOW(links_that_break_at_any_byte_leave_everything_owned_once, 120),
         SUITE_TEST_SLOW(members_that_start_together_agree_in_few_rounds, 40),
         SUITE_TEST_SLOW(reads_of_a_change_grow_with_members_not_with_members_times_partitions, 60),
         SUITE_TEST(owner_commits_and_whoever_is_not_is_fenced),

@@ -78,10 +78,16 @@ static void fixture_close(struct fixture *f)
     stub_cluster_free(f->cluster);
 }
 
-static int send_text(struct fixture *f, const char *topic, int32_t partition, const char *key, const char *value)
+static int send_text(struct fixture *f, const char *topic, int32_t partition, const char *key,
+                     const char *value)
 {
-    struct brook_record record = {.topic = topic, .partition = partition, .key = key, .key_bytes = key ? strlen(key) : 0,
-                                  .value = value, .value_bytes = value ? strlen(value) : 0, .opaque = f};
+    struct brook_record record = {.topic = topic,
+                                  .partition = partition,
+                                  .key = key,
+                                  .key_bytes = key ? strlen(key) : 0,
+                                  .value = value,
+                                  .value_bytes = value ? strlen(value) : 0,
+                                  .opaque = f};
     return brook_producer_send(f->producer, &record, 0, NULL);
 }
 
@@ -90,8 +96,8 @@ static void send_numbers(struct fixture *f, const char *topic, int32_t partition
     char text[32];
     for (int i = 0; i < count; i++) {
         snprintf(text, sizeof text, "%d", i);
-        struct brook_record record = {.topic = topic, .partition = partition, .value = text,
-                                      .value_bytes = strlen(text)};
+        struct brook_record record = {
+            .topic = topic, .partition = partition, .value = text, .value_bytes = strlen(text)};
         ck_assert_int_eq(brook_producer_send(f->producer, &record, BROOK_SEND_WAIT, NULL), 0);
     }
 }
@@ -257,8 +263,14 @@ START_TEST(keys_headers_nulls_and_timestamps_arrive_as_given)
         struct brook_header headers[20];
         for (int i = 0; i < 20; i++)
             headers[i] = (struct brook_header){.key = "trace", .key_bytes = 5};
-        struct brook_record record = {.topic = early ? "t" : "u", .partition = -1, .timestamp = 1234567, .key = "",
-                                      .key_bytes = 0, .value = NULL, .headers = headers, .headers_count = 20};
+        struct brook_record record = {.topic = early ? "t" : "u",
+                                      .partition = -1,
+                                      .timestamp = 1234567,
+                                      .key = "",
+                                      .key_bytes = 0,
+                                      .value = NULL,
+                                      .headers = headers,
+                                      .headers_count = 20};
         ck_assert_int_eq(brook_producer_send(f.producer, &record, BROOK_SEND_BORROW, NULL), 0);
         ck_assert_int_eq(brook_producer_flush(f.producer, WAIT_MS), 0);
         stub_cluster_walk(f.cluster, record.topic, 0, see, &seen);
@@ -428,7 +440,7 @@ START_TEST(the_descriptor_is_readable_while_reports_wait)
 }
 END_TEST
 
-/* ---- bounds ------------------------------------------------------------------------------------------------- */
+/* ---- bounds ----------------------------------------------------------------------------------------- */
 
 static enum stub_verdict swallow_produce(void *arg, const struct stub_request *q)
 {
@@ -490,7 +502,7 @@ START_TEST(many_threads_share_a_small_buffer_by_waiting)
 }
 END_TEST
 
-/* ---- waking up ------------------------------------------------------------------------------------------------ */
+/* ---- waking up -------------------------------------------------------------------------------------- */
 
 static int64_t switches(void)
 {
@@ -553,7 +565,65 @@ START_TEST(a_producer_without_a_broker_does_not_spin)
 }
 END_TEST
 
-/* ---- re-entry ---------------------------------------------------------------------------------------------------- */
+/* Numeric settings of producers, at both ends of their ranges. */
+struct extreme {
+    const char *key, *least, *most;
+};
+static const struct extreme extremes[] = {{"batch.size", "1", "1073741824"},
+                                          {"batch.records.max", "1", "1000000"},
+                                          {"linger.ms", "0", "900000"},
+                                          {"buffer.memory", "65536", "1099511627776"},
+                                          {"delivery.timeout.ms", "1", "31622400000"},
+                                          {"retries", "0", "2147483647"},
+                                          {"retry.backoff.ms", "1", "300000"},
+                                          {"retry.backoff.max.ms", "1", "300000"},
+                                          {"max.in.flight.requests.per.connection", "1", "100000"},
+                                          {"max.in.flight.requests.per.partition", "0", "100000"},
+                                          {"max.request.size", "1024", "1073741824"},
+                                          {"metadata.max.age.ms", "100", "31622400000"},
+                                          {"request.timeout.ms", "1", "3600000"},
+                                          {"connect.timeout.ms", "1", "3600000"},
+                                          {"reconnect.backoff.ms", "1", "3600000"},
+                                          {"reconnect.backoff.max.ms", "1", "3600000"},
+                                          {"connections.max.idle.ms", "0", "31622400000"},
+                                          {"receive.frame.max.bytes", "4096", "4294967295"}};
+
+static void check_asleep(const struct extreme *e, const char *value)
+{
+    int64_t cpu = clock_cpu_ns(), before = switches();
+    usleep(100000);
+    ck_assert_msg(switches() - before < 120 && clock_cpu_ns() - cpu < 30000000, "%s = %s does not sleep",
+                  e->key, value);
+}
+
+START_TEST(every_setting_works_and_sleeps_at_both_ends_of_its_range)
+{
+    for (size_t i = 0; i < sizeof extremes / sizeof extremes[0]; i++)
+        for (int end = 0; end < 2; end++) {
+            const char *value = end ? extremes[i].most : extremes[i].least;
+            struct fixture f;
+            fixture_open(&f, 1);
+            stub_cluster_add_topic(f.cluster, "t", 1);
+            set(&f, "linger.ms", "1");
+            set(&f, extremes[i].key, value);
+            fixture_start(&f, true);
+            send_numbers(&f, "t", 0, 20);
+            ck_assert_msg(brook_producer_flush(f.producer, WAIT_MS) == 0, "%s = %s", extremes[i].key, value);
+            ck_assert_int_eq(f.stored + f.not_stored + f.maybe, 20);
+            check_asleep(&extremes[i], value);
+            stub_cluster_stop_broker(f.cluster, 1);
+            send_numbers(&f, "t", 0, 3);
+            brook_producer_poll(f.producer, 20);
+            check_asleep(&extremes[i], value);
+            brook_producer_close(f.producer, 0);
+            f.producer = NULL;
+            ck_assert_int_eq(f.stored + f.not_stored + f.maybe, 23);
+            fixture_close(&f);
+        }
+}
+END_TEST
+
+/* ---- re-entry --------------------------------------------------------------------------------------- */
 
 struct reentry {
     struct fixture f;
@@ -651,13 +721,16 @@ SUITE_MAIN("client/producer", SUITE_TEST(records_are_stored_in_order_and_reporte
            SUITE_TEST(a_topic_that_is_not_there_fails_after_two_answers),
            SUITE_TEST(what_can_not_be_sent_is_refused_at_once),
            SUITE_TEST(keys_headers_nulls_and_timestamps_arrive_as_given), SUITE_TEST(every_codec_arrives),
-           SUITE_TEST(one_record_per_request_when_asked), SUITE_TEST(requests_combine_the_partitions_of_a_broker),
+           SUITE_TEST(one_record_per_request_when_asked),
+           SUITE_TEST(requests_combine_the_partitions_of_a_broker),
            SUITE_TEST(a_key_always_goes_to_kafkas_partition),
            SUITE_TEST(without_a_key_a_batch_stays_on_one_partition_and_the_next_moves_on),
-           SUITE_TEST(the_callers_partitioner_decides), SUITE_TEST(unacknowledged_records_are_reported_once_sent),
+           SUITE_TEST(the_callers_partitioner_decides),
+           SUITE_TEST(unacknowledged_records_are_reported_once_sent),
            SUITE_TEST(the_descriptor_is_readable_while_reports_wait),
            SUITE_TEST(a_full_buffer_refuses_and_takes_more_when_there_is_room),
            SUITE_TEST(many_threads_share_a_small_buffer_by_waiting), SUITE_TEST(an_idle_producer_sleeps),
            SUITE_TEST(a_producer_without_a_broker_does_not_spin),
+           SUITE_TEST_SLOW(every_setting_works_and_sleeps_at_both_ends_of_its_range, 60),
            SUITE_TEST(every_function_may_be_called_from_a_report), SUITE_TEST(a_forked_child_may_free),
            SUITE_TEST(statistics_are_json_that_adds_up))

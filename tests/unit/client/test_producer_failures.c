@@ -72,7 +72,10 @@ static void send_one(struct fixture *f, int32_t partition)
 {
     char text[16];
     snprintf(text, sizeof text, "%d", f->sent);
-    struct brook_record record = {.topic = "t", .partition = partition, .value = text, .value_bytes = strlen(text),
+    struct brook_record record = {.topic = "t",
+                                  .partition = partition,
+                                  .value = text,
+                                  .value_bytes = strlen(text),
                                   .opaque = (void *)(uintptr_t)(++f->sent)};
     ck_assert_int_eq(brook_producer_send(f->producer, &record, BROOK_SEND_WAIT, NULL), 0);
 }
@@ -106,10 +109,10 @@ static void fixture_close(struct fixture *f)
 /* What the log of one partition holds. */
 struct log_check {
     struct fixture *f;
-    int last;             /* the highest number so far */
+    int last; /* the highest number so far */
     int64_t duplicates;
-    bool in_order;        /* first appearances rise */
-    unsigned char *seen;  /* per number */
+    bool in_order;       /* first appearances rise */
+    unsigned char *seen; /* per number */
 };
 
 static void check_record(void *arg, const struct record *record)
@@ -178,12 +181,170 @@ static bool is_produce(const struct stub_request *q)
     return q->request->body_case == BROOK__REQUEST__BODY_PRODUCE;
 }
 
-/* ---- order --------------------------------------------------------------------------------------------------- */
+/* ---- batches that are too large --------------------------------------------------------------------- */
+
+struct limit {
+    struct fixture *f;
+    size_t bytes;      /* of a batch */
+    size_t hello;      /* the same, but told in Hello; 0: not */
+    atomic_int refused;
+    size_t largest;
+};
+
+static void reply_hello(const struct stub_request *q, size_t message_bytes_max)
+{
+    Brook__Response response = BROOK__RESPONSE__INIT;
+    Brook__HelloResponse hello = BROOK__HELLO_RESPONSE__INIT;
+    hello.has_version = hello.has_broker_id = hello.has_message_bytes_max = 1;
+    hello.version = 1;
+    hello.broker_id = q->broker_id;
+    hello.message_bytes_max = (uint32_t)message_bytes_max;
+    response.body_case = BROOK__RESPONSE__BODY_HELLO;
+    response.hello = &hello;
+    stub_reply(q, &response, NULL, 0, 0);
+}
+
+/* As a broker does: one batch that is too large refuses all of its entry (here: there is one). */
+static enum stub_verdict limit_batches(void *arg, const struct stub_request *q)
+{
+    struct limit *limit = arg;
+    if (q->request->body_case == BROOK__REQUEST__BODY_HELLO && limit->hello) {
+        reply_hello(q, limit->hello);
+        return STUB_DONE;
+    }
+    if (!is_produce(q))
+        return STUB_PASS;
+    bool refuse = false;
+    struct batch_header h;
+    for (size_t at = 0; at < q->records_bytes; at += h.total_bytes) {
+        ck_assert_int_eq(batch_read_header(q->records + at, q->records_bytes - at, &h), 0);
+        limit->largest = h.total_bytes > limit->largest ? h.total_bytes : limit->largest;
+        refuse |= h.total_bytes > limit->bytes;
+    }
+    if (!refuse)
+        return STUB_PASS;
+    atomic_fetch_add(&limit->refused, 1);
+    reply_code(q, BROOK_E_MESSAGE_TOO_LARGE);
+    return STUB_DONE;
+}
+
+/* Record `large` (-1: none) has 5000 bytes, one in ten headers. */
+static void send_sizes(struct fixture *f, int count, int large)
+{
+    static char text[5000];
+    static const struct brook_header headers[2] = {{"a", 1, "1", 1}, {"b", 1, NULL, 0}};
+    for (int i = 0; i < count; i++) {
+        int length = snprintf(text, sizeof text, "%d", i);
+        text[length] = ' ';
+        struct brook_record record = {.topic = "t",
+                                      .value = text,
+                                      .value_bytes = i == large ? sizeof text : (size_t)length + 1,
+                                      .headers = headers,
+                                      .headers_count = i % 10 ? 0 : 2,
+                                      .opaque = (void *)(uintptr_t)(++f->sent)};
+        ck_assert_int_eq(brook_producer_send(f->producer, &record, BROOK_SEND_WAIT, NULL), 0);
+    }
+}
+
+static struct fixture *limit_open(struct limit *limit)
+{
+    struct fixture *f = fixture_open(1, 1);
+    limit->f = f;
+    set(f, "linger.ms", "50");
+    set(f, "batch.size", "100000");
+    return f;
+}
+
+static void limit_start(struct fixture *f, struct limit *limit)
+{
+    fixture_start(f, NULL);
+    stub_cluster_on_request(f->cluster, limit_batches, limit);
+}
+
+START_TEST(a_batch_that_is_too_large_is_cut_until_it_fits)
+{
+    static const char *const codecs[] = {"none", "zstd"};
+    for (int i = 0; i < 2; i++) {
+        struct limit limit = {.bytes = i ? 500 : 3000};
+        struct fixture *f = limit_open(&limit);
+        set(f, "compression", codecs[i]);
+        set(f, "retries", i ? "0" : "100"); /* to cut is not to try again */
+        set(f, "max.in.flight.requests.per.partition", "1");
+        limit_start(f, &limit);
+        send_sizes(f, 20000, -1);
+        flush(f);
+        ck_assert_int_eq(f->counts[BROOK_STORED], 20000);
+        ck_assert_int_eq(check_logs(f, 1), 0);
+        for (int number = 0; number < 20000; number++)
+            ck_assert_int_eq(f->offsets[number], number);
+        /* The partition has learned: what comes now is small at once. */
+        ck_assert_int_gt(limit.refused, 0);
+        limit.refused = 0;
+        send_spread(f, 1, 3000);
+        flush(f);
+        ck_assert_int_eq(limit.refused, 0);
+        fixture_close(f);
+    }
+}
+END_TEST
+
+START_TEST(only_the_record_that_is_too_large_itself_fails)
+{
+    struct limit limit = {.bytes = 4000};
+    struct fixture *f = limit_open(&limit);
+    limit_start(f, &limit);
+    send_sizes(f, 3000, 1234);
+    flush(f);
+    ck_assert_int_eq(f->counts[BROOK_STORED], 2999);
+    ck_assert_int_eq(f->outcomes[1234], BROOK_NOT_STORED);
+    ck_assert_int_eq(f->last_code, BROOK_E_MESSAGE_TOO_LARGE);
+    ck_assert_int_eq(check_logs(f, 1), 0);
+    fixture_close(f);
+}
+END_TEST
+
+START_TEST(what_is_cut_is_reported_once_with_several_requests_on_their_way)
+{
+    struct limit limit = {.bytes = 1500};
+    struct fixture *f = fixture_open(1, 1);
+    set(f, "batch.size", "2000");
+    set(f, "max.in.flight.requests.per.partition", "5");
+    set(f, "max.request.size", "4000");
+    limit_start(f, &limit);
+    send_sizes(f, 5000, -1);
+    flush(f);
+    ck_assert_int_eq(f->counts[BROOK_STORED], 5000);
+    ck_assert_int_eq(f->counts[BROOK_MAYBE_STORED], 0);
+    fixture_close(f);
+}
+END_TEST
+
+START_TEST(no_batch_is_larger_than_the_broker_says_it_takes)
+{
+    struct limit limit = {.bytes = 3000, .hello = 3000};
+    struct fixture *f = fixture_open(1, 1);
+    set(f, "linger.ms", "50");
+    set(f, "batch.size", "100000");
+    limit_start(f, &limit);
+    send_one(f, 0); /* so that the connection is there */
+    flush(f);
+    send_spread(f, 1, 5000);
+    flush(f);
+    ck_assert_int_eq(f->counts[BROOK_STORED], 5001);
+    ck_assert_uint_le(limit.largest, 3000);
+    ck_assert_uint_gt(limit.largest, 1000);
+    ck_assert_int_eq(limit.refused, 0);
+    fixture_close(f);
+}
+END_TEST
+
+/* ---- order ------------------------------------------------------------------------------------------ */
 
 static enum stub_verdict fail_every_third(void *arg, const struct stub_request *q)
 {
-    static const int codes[] = {BROOK_E_NOT_ENOUGH_REPLICAS, BROOK_E_BUSY, BROOK_E_STORAGE_FULL, BROOK_E_CORRUPT_BATCH,
-                                BROOK_E_NOT_LEADER, 4711, BROOK_E_REQUEST_EXPIRED};
+    static const int codes[] = {BROOK_E_NOT_ENOUGH_REPLICAS, BROOK_E_BUSY,       BROOK_E_STORAGE_FULL,
+                                BROOK_E_CORRUPT_BATCH,       BROOK_E_NOT_LEADER, 4711,
+                                BROOK_E_REQUEST_EXPIRED};
     if (!is_produce(q) || q->number % 3)
         return STUB_PASS;
     reply_code(q, codes[q->number / 3 % 7]);
@@ -249,7 +410,7 @@ START_TEST(each_partition_of_a_request_is_judged_for_itself)
 }
 END_TEST
 
-/* ---- lost answers ---------------------------------------------------------------------------------------------- */
+/* ---- lost answers ----------------------------------------------------------------------------------- */
 
 static enum stub_verdict store_and_hang_up(void *arg, const struct stub_request *q)
 {
@@ -332,7 +493,7 @@ START_TEST(a_refusal_for_good_is_reported_without_a_retry)
 }
 END_TEST
 
-/* ---- leaders ------------------------------------------------------------------------------------------------------ */
+/* ---- leaders ---------------------------------------------------------------------------------------- */
 
 START_TEST(a_leader_that_moves_is_followed)
 {
@@ -352,6 +513,31 @@ START_TEST(a_leader_that_moves_is_followed)
 }
 END_TEST
 
+static bool more_is_stored(void *arg)
+{
+    struct fixture *f = arg;
+    int64_t before = stub_cluster_end_offset(f->cluster, "t", 0);
+    send_spread(f, 1, 10);
+    brook_producer_poll(f->producer, 20);
+    return stub_cluster_end_offset(f->cluster, "t", 0) > before;
+}
+
+START_TEST(unacknowledged_records_follow_a_leader_that_moved)
+{
+    struct fixture *f = fixture_open(2, 1);
+    set(f, "acks", "none");
+    fixture_start(f, NULL);
+    ck_assert(suite_wait(more_is_stored, f, WAIT_MS));
+    for (int round = 0; round < 4; round++) {
+        stub_cluster_set_leader(f->cluster, "t", 0, 1 + (round + 1) % 2);
+        ck_assert(suite_wait(more_is_stored, f, WAIT_MS));
+        ck_assert(suite_wait(more_is_stored, f, WAIT_MS));
+    }
+    flush(f);
+    fixture_close(f);
+}
+END_TEST
+
 START_TEST(a_broker_that_is_gone_costs_its_partitions_only)
 {
     struct fixture *f = fixture_open(2, 2);
@@ -363,7 +549,8 @@ START_TEST(a_broker_that_is_gone_costs_its_partitions_only)
     send_spread(f, 2, 10);
     flush(f);
     ck_assert_int_eq(f->counts[BROOK_STORED], 15);
-    ck_assert_int_eq(f->counts[BROOK_STORED] + f->counts[BROOK_NOT_STORED] + f->counts[BROOK_MAYBE_STORED], 20);
+    ck_assert_int_eq(f->counts[BROOK_STORED] + f->counts[BROOK_NOT_STORED] + f->counts[BROOK_MAYBE_STORED],
+                     20);
     stub_cluster_start_broker(f->cluster, 1);
     send_spread(f, 2, 10);
     flush(f);
@@ -432,7 +619,7 @@ START_TEST(a_deleted_topic_ends_what_waits_for_it)
 }
 END_TEST
 
-/* ---- purge, close -------------------------------------------------------------------------------------------------- */
+/* ---- purge, close ----------------------------------------------------------------------------------- */
 
 START_TEST(purge_reports_everything_at_once)
 {
@@ -473,7 +660,7 @@ START_TEST(close_reports_what_it_could_not_send)
 }
 END_TEST
 
-/* ---- everything at once ---------------------------------------------------------------------------------------------- */
+/* ---- everything at once ----------------------------------------------------------------------------- */
 
 struct chaos {
     struct fixture *f;
@@ -545,13 +732,20 @@ START_TEST(every_record_is_reported_once_whatever_the_brokers_do)
 }
 END_TEST
 
-SUITE_MAIN("client/producer_failures", SUITE_TEST(a_batch_that_is_sent_again_never_comes_behind_a_later_one),
+SUITE_MAIN("client/producer_failures", SUITE_TEST(a_batch_that_is_too_large_is_cut_until_it_fits),
+           SUITE_TEST(only_the_record_that_is_too_large_itself_fails),
+           SUITE_TEST(what_is_cut_is_reported_once_with_several_requests_on_their_way),
+           SUITE_TEST(no_batch_is_larger_than_the_broker_says_it_takes),
+           SUITE_TEST(a_batch_that_is_sent_again_never_comes_behind_a_later_one),
            SUITE_TEST(an_error_of_the_whole_request_is_one_of_each_batch),
            SUITE_TEST(each_partition_of_a_request_is_judged_for_itself),
            SUITE_TEST(a_lost_answer_may_duplicate_but_not_lose_or_reorder),
            SUITE_TEST(without_retries_a_lost_answer_is_reported_as_such_and_nothing_is_stored_twice),
-           SUITE_TEST(silence_ends_at_the_delivery_timeout), SUITE_TEST(a_refusal_for_good_is_reported_without_a_retry),
-           SUITE_TEST(a_leader_that_moves_is_followed), SUITE_TEST(a_broker_that_is_gone_costs_its_partitions_only),
+           SUITE_TEST(silence_ends_at_the_delivery_timeout),
+           SUITE_TEST(a_refusal_for_good_is_reported_without_a_retry),
+           SUITE_TEST(a_leader_that_moves_is_followed),
+           SUITE_TEST(unacknowledged_records_follow_a_leader_that_moved),
+           SUITE_TEST(a_broker_that_is_gone_costs_its_partitions_only),
            SUITE_TEST(a_topic_made_anew_is_produced_to_again),
            SUITE_TEST(a_topic_that_seems_to_vanish_once_loses_nothing),
            SUITE_TEST(a_deleted_topic_ends_what_waits_for_it), SUITE_TEST(purge_reports_everything_at_once),

@@ -22,7 +22,8 @@ START_TEST(murmur2_gives_kafkas_values)
                  {"abc", 479470107}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ck_assert_int_eq((int32_t)murmur2(cases[i].key, strlen(cases[i].key)), cases[i].hash);
-        ck_assert_int_eq(partition_of_key(cases[i].key, strlen(cases[i].key), 7), (cases[i].hash & 0x7fffffff) % 7);
+        ck_assert_int_eq(partition_of_key(cases[i].key, strlen(cases[i].key), 7),
+                         (cases[i].hash & 0x7fffffff) % 7);
     }
     ck_assert_int_ge(partition_of_key("", 0, 3), 0);
 }
@@ -64,7 +65,8 @@ START_TEST(bootstrap_servers_are_split)
     expect("a:1, b.example:65535 ", 2, "b.example", 65535);
     expect("a,[::1]:5", 2, "::1", 5);
     expect("[fe80::1]", 1, "fe80::1", 9092);
-    static const char *const bad[] = {"", ",", "a,", "a:", "a:0", "a:65536", "a:x", ":1", "[::1", "[::1]x", "a b"};
+    static const char *const bad[] = {"",    ",",  "a,",   "a:",     "a:0", "a:65536",
+                                      "a:x", ":1", "[::1", "[::1]x", "a b"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct links_address *addresses = NULL;
         struct brook_error error;
@@ -92,5 +94,6 @@ START_TEST(numeric_addresses_need_no_lookup)
 }
 END_TEST
 
-SUITE_MAIN("client/pure", SUITE_TEST(murmur2_gives_kafkas_values), SUITE_TEST(percentiles_are_right_within_a_class),
-           SUITE_TEST(bootstrap_servers_are_split), SUITE_TEST(numeric_addresses_need_no_lookup))
+SUITE_MAIN("client/pure", SUITE_TEST(murmur2_gives_kafkas_values),
+           SUITE_TEST(percentiles_are_right_within_a_class), SUITE_TEST(bootstrap_servers_are_split),
+           SUITE_TEST(numeric_addresses_need_no_lookup))

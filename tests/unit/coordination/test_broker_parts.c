@@ -569,8 +569,8 @@ START_TEST(two_that_begin_at_once_agree_on_the_cluster_id)
     struct coordinator *one = caller_connect(&a, zookeeper_connect(zk, "/founded"), 4000, NULL);
     struct coordinator *two = caller_connect(&b, zookeeper_connect(zk, "/founded"), 4000, NULL);
     struct founded f = {0};
-    bootstrap_cluster(one, &a.inbox, note_id, &f);
-    bootstrap_cluster(two, &a.inbox, note_id, &f);
+    bootstrap_cluster(one, true, &a.inbox, note_id, &f);
+    bootstrap_cluster(two, true, &a.inbox, note_id, &f);
     ck_assert(caller_wait(&a, has_two, &f, 5000));
     ck_assert_str_eq(f.ids[0], f.ids[1]);
     ck_assert_uint_eq(strlen(f.ids[0]), 22);

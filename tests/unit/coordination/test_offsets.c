@@ -82,9 +82,11 @@ static bool claim_is_done(void *arg)
     return ((struct claim *)arg)->done;
 }
 
-typedef void ownership_verb(struct ownership *, const char *, int32_t, uint64_t, ownership_callback *, void *);
+typedef void ownership_verb(struct ownership *, const char *, int32_t, uint64_t, ownership_callback *,
+                            void *);
 
-static struct ownership_reply own(struct caller *k, struct ownership *o, ownership_verb *verb, int32_t partition)
+static struct ownership_reply own(struct caller *k, struct ownership *o, ownership_verb *verb,
+                                  int32_t partition)
 {
     struct claim c = {0};
     verb(o, "t", partition, 77, on_claim, &c);
@@ -113,11 +115,12 @@ static bool commit_is_done(void *arg)
     return ((struct commit *)arg)->answers > 0;
 }
 
-static void commit_begin(struct place *x, const char *member, const struct offsets_entry *entries, size_t count,
-                         struct commit *c)
+static void commit_begin(struct place *x, const char *member, const struct offsets_entry *entries,
+                         size_t count, struct commit *c)
 {
     memset(c, 0, sizeof *c);
-    ck_assert_int_eq(offsets_commit(x->offsets, GROUP, member, entries, count, &x->broker.inbox, on_commit, c), 0);
+    ck_assert_int_eq(
+        offsets_commit(x->offsets, GROUP, member, entries, count, &x->broker.inbox, on_commit, c), 0);
 }
 
 static void commit_end(struct place *x, struct commit *c)
@@ -163,7 +166,8 @@ static bool fetch_is_done(void *arg)
     return ((struct fetch *)arg)->done;
 }
 
-static void fetch(struct place *x, const char *group, const char *const *topics, size_t count, struct fetch *f)
+static void fetch(struct place *x, const char *group, const char *const *topics, size_t count,
+                  struct fetch *f)
 {
     memset(f, 0, sizeof *f);
     ck_assert_int_eq(offsets_fetch(x->offsets, group, topics, count, &x->broker.inbox, on_fetch, f), 0);
@@ -270,6 +274,33 @@ START_TEST(claim_of_what_is_ours_already_voids_older_versions)
     ck_assert_int_gt(again.version, first.version);
     ck_assert_int_eq(commit(&x, MEMBER, 0, 1, first.version).err, -BROOK_E_FENCED);
     ck_assert_int_eq(commit(&x, MEMBER, 0, 1, again.version).err, 0);
+    place_done(&x);
+}
+END_TEST
+
+/* The claim writes the offset back that it has read: it must not do so over a commit that came in between. */
+START_TEST(claim_never_takes_a_commit_back)
+{
+    enum { ROUNDS = 200 };
+    struct place x;
+    static struct commit c;
+    int committed = 0;
+    place_init(&x, "/race");
+    for (int i = 0; i < ROUNDS; i++) {
+        struct claim claim = {0};
+        struct offsets_entry entry = {"t", 0, i, -1};
+        commit_begin(&x, NULL, &entry, 1, &c);
+        ownership_claim(x.ownership, "t", 0, 0, on_claim, &claim);
+        commit_end(&x, &c);
+        ck_assert(caller_wait(&x.member, claim_is_done, &claim, CALLER_TIMEOUT_MS));
+        ck_assert_int_eq(claim.reply.err, 0);
+        if (c.results[0].err == 0) {
+            ck_assert_int_eq(stored(&x, 0), i);
+            committed++;
+        }
+        ck_assert_int_eq(own(&x.member, x.ownership, ownership_release, 0).err, 0);
+    }
+    ck_assert_int_gt(committed, 0);
     place_done(&x);
 }
 END_TEST
@@ -440,9 +471,9 @@ START_TEST(what_makes_no_sense_is_refused_before_anything_is_written)
                      -BROOK_E_ILLEGAL_NAME);
     ck_assert_int_eq(offsets_commit(x.offsets, GROUP, NULL, entries, 0, &x.broker.inbox, on_commit, &c),
                      -BROOK_E_INVALID);
-    ck_assert_int_eq(
-        offsets_commit(x.offsets, GROUP, NULL, entries, OFFSETS_ENTRIES_MAX + 1, &x.broker.inbox, on_commit, &c),
-        -BROOK_E_TOO_MANY);
+    ck_assert_int_eq(offsets_commit(x.offsets, GROUP, NULL, entries, OFFSETS_ENTRIES_MAX + 1, &x.broker.inbox,
+                                    on_commit, &c),
+                     -BROOK_E_TOO_MANY);
     static struct fetch f;
     fetch(&x, GROUP, NULL, 0, &f);
     ck_assert_uint_eq(f.count, 0);
@@ -520,6 +551,7 @@ int main(void)
         SUITE_TEST(former_owner_and_unregistered_member_are_refused),
         SUITE_TEST(claim_of_an_owned_partition_is_refused_and_watched_until_it_goes),
         SUITE_TEST(claim_of_what_is_ours_already_voids_older_versions),
+        SUITE_TEST(claim_never_takes_a_commit_back),
         SUITE_TEST(owner_node_is_watched_from_claim_to_removal_by_hand),
         SUITE_TEST(list_names_what_this_session_owns_and_no_more),
         SUITE_TEST(many_partitions_go_in_few_multis_and_one_refusal_hurts_nobody_else),

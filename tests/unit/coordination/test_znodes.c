@@ -250,6 +250,18 @@ START_TEST(nonsense_is_refused)
          "{\"T\":1},\"partitions\":{\"T\":2}},\"members\":[\"m\"],\"assignment\":{\"T\":{\"n\":[0]}}}"},
         {decode_assignment,
          "{\"version\":1,\"strategy\":\"s\",\"algorithm\":1,\"view\":{\"ids_pzxid\":1,\"topics\":"
+         "{\"T\":1},\"partitions\":{\"T\":2}},\"members\":[\"m\"],\"assignment\":{\"T\":[0]}}"},
+        {decode_assignment,
+         "{\"version\":1,\"strategy\":\"s\",\"algorithm\":1,\"view\":{\"ids_pzxid\":1,\"topics\":"
+         "{\"T\":1},\"partitions\":{\"T\":2}},\"members\":[\"m\"],\"assignment\":{\"T\":[0,1]}}"},
+        {decode_assignment,
+         "{\"version\":1,\"strategy\":\"s\",\"algorithm\":1,\"view\":{\"ids_pzxid\":1,\"topics\":"
+         "{\"T\":1},\"partitions\":{\"T\":2}},\"members\":[\"m\"],\"assignment\":{\"T\":[0,-2]}}"},
+        {decode_assignment,
+         "{\"version\":1,\"strategy\":\"s\",\"algorithm\":1,\"view\":{\"ids_pzxid\":1,\"topics\":"
+         "{\"T\":1},\"partitions\":{\"T\":2}},\"members\":[\"m\"],\"assignment\":{\"T\":[0,\"m\"]}}"},
+        {decode_assignment,
+         "{\"version\":1,\"strategy\":\"s\",\"algorithm\":1,\"view\":{\"ids_pzxid\":1,\"topics\":"
          "{\"T\":1},\"partitions\":{\"T\":2}},\"members\":[\"m\"],\"assignment\":{\"T\":{\"m\":[2]}}}"},
         {decode_assignment,
          "{\"version\":1,\"strategy\":\"s\",\"algorithm\":1,\"view\":{\"ids_pzxid\":1,\"topics\":"
@@ -510,7 +522,46 @@ START_TEST(members_and_assignments_round_trip)
 }
 END_TEST
 
+START_TEST(assignment_of_a_large_group_fits_its_node_and_round_trips)
+{
+    enum { MEMBERS = 300, TOPICS = 100, PARTITIONS = 600 };
+    static char names[MEMBERS][64];
+    static char topic_names[TOPICS][64];
+    static int32_t owner[PARTITIONS];
+    char *members[MEMBERS];
+    struct znode_assignment_topic topics[TOPICS];
+    for (int m = 0; m < MEMBERS; m++) {
+        snprintf(names[m], sizeof names[m], "a-host-with-a-long-name-%03d-0123456789abcdef", m);
+        members[m] = names[m];
+    }
+    for (int32_t p = 0; p < PARTITIONS; p++)
+        owner[p] = p == 7 ? -1 : p % MEMBERS;
+    for (int t = 0; t < TOPICS; t++) {
+        snprintf(topic_names[t], sizeof topic_names[t], "topic-%03d", t);
+        topics[t] = (struct znode_assignment_topic){topic_names[t], t, PARTITIONS, owner};
+    }
+    struct znode_assignment a = {.strategy = (char *)"sticky",
+                                 .algorithm_version = 1,
+                                 .topics = topics,
+                                 .topics_count = TOPICS,
+                                 .members = members,
+                                 .members_count = MEMBERS};
+    struct znode_assignment back = {0};
+    char *text = znode_encode_assignment(&a);
+    ck_assert_uint_lt(strlen(text), 512 << 10);
+    ck_assert_int_eq(znode_decode_assignment(text, strlen(text), &back, &error), 0);
+    ck_assert_uint_eq(back.topics_count, TOPICS);
+    for (int t = 0; t < TOPICS; t++) {
+        ck_assert_int_eq(back.topics[t].partitions_count, PARTITIONS);
+        ck_assert_mem_eq(back.topics[t].owner, owner, sizeof owner);
+    }
+    free(text);
+    znode_assignment_done(&back);
+}
+END_TEST
+
 SUITE_MAIN("coordination/znodes", SUITE_TEST(samples_are_read),
+           SUITE_TEST(assignment_of_a_large_group_fits_its_node_and_round_trips),
            SUITE_TEST(unknown_fields_and_a_missing_version_do_not_matter),
            SUITE_TEST(truncations_and_mutations_are_refused_or_read), SUITE_TEST(nonsense_is_refused),
            SUITE_TEST(limits_are_kept), SUITE_TEST(topic_ids_are_22_characters),

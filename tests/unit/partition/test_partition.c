@@ -1,5 +1,6 @@
 #include "broker/partition/partition.h"
 
+#include "proto/base/clock.h"
 #include "tests/support/batches.h"
 #include "tests/support/faulty_io.h"
 #include "tests/unit/storage/fixture.h"
@@ -329,6 +330,40 @@ START_TEST(a_cancelled_append_is_answered_once_and_never_written)
 }
 END_TEST
 
+/* It waited for longer than whoever sent it: it may have been sent again by now. */
+START_TEST(an_append_that_has_expired_in_the_queue_is_not_written)
+{
+    struct partition *p = make_leader("expired");
+    struct inbox inbox;
+    inbox_init(&inbox);
+    struct produce q[5];
+    int64_t now_ns = clock_boot_ns();
+    int64_t expires_ns[] = {now_ns - 1, 0, now_ns - 1, now_ns + (int64_t)3600 * 1000000000, now_ns - 1};
+    for (int i = 0; i < 5; i++) {
+        produce_init(&q[i], &inbox, 1, i % 2 == 0);
+        q[i].append.expires_ns = expires_ns[i];
+        partition_enqueue(p, &q[i].append);
+    }
+    partition_drain(p, &inbox);
+    for (int i = 0; i < 5; i++) {
+        ck_assert_int_eq(q[i].answers, 1);
+        ck_assert_int_eq(q[i].append.error.code, i % 2 ? 0 : BROOK_E_REQUEST_EXPIRED);
+        if (i % 2)
+            ck_assert_int_eq(q[i].append.base_offset, i / 2);
+    }
+    ck_assert_int_eq(log_end_offset(partition_log(p)), 2);
+    q[0].append.expires_ns = now_ns - 1; /* alone: nothing is left to be written */
+    partition_enqueue(p, &q[0].append);
+    partition_drain(p, &inbox);
+    ck_assert_int_eq(q[0].answers, 2);
+    ck_assert_int_eq(log_end_offset(partition_log(p)), 2);
+    for (int i = 0; i < 5; i++)
+        batches_free(&q[i].batch);
+    partition_unref(p);
+    inbox_done(&inbox);
+}
+END_TEST
+
 /* ---- threads ---------------------------------------------------------------------------------------- */
 
 struct drainer {
@@ -522,6 +557,7 @@ SUITE_MAIN("partition/partition", SUITE_TEST(appends_of_the_own_loop_are_answere
            SUITE_TEST(a_waiter_that_was_taken_back_is_not_woken),
            SUITE_TEST(waiters_learn_that_leading_ended),
            SUITE_TEST(a_cancelled_append_is_answered_once_and_never_written),
+           SUITE_TEST(an_append_that_has_expired_in_the_queue_is_not_written),
            SUITE_TEST(a_stalled_append_delays_no_reader_and_no_other_loop),
            SUITE_TEST_SLOW(many_loops_append_and_every_offset_is_given_once, 60),
            SUITE_TEST(a_deleted_partition_frees_its_name_at_once_and_its_files_at_last))

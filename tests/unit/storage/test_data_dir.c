@@ -197,6 +197,35 @@ START_TEST(the_marker_is_believed_once)
 }
 END_TEST
 
+static void expect_unclean_and_warned(const char *path)
+{
+    int64_t epoch;
+    struct data_dir *dir = open_dir(path);
+    ck_assert(!data_dir_was_clean(dir, &epoch));
+    ck_assert_int_eq(epoch, -1);
+    ck_assert_uint_eq(warnings(dir), 1);
+    ck_assert_int_eq(fixture_count_files(path, ".kafka_cleanshutdown"), 0);
+    ck_assert_int_eq(data_dir_close(dir, false), 0);
+    dir = open_dir(path);
+    ck_assert_uint_eq(warnings(dir), 0);
+    ck_assert_int_eq(data_dir_close(dir, false), 0);
+}
+
+START_TEST(a_marker_that_can_not_be_read_is_not_believed)
+{
+    static char large[4097];
+    const char *path = fresh("bad_marker");
+    char marker[PATH_MAX];
+    ck_assert_int_eq(data_dir_close(open_dir(path), false), 0);
+    memset(large, ' ', sizeof large);
+    fixture_store(path, ".kafka_cleanshutdown", large, sizeof large);
+    expect_unclean_and_warned(path);
+    snprintf(marker, sizeof marker, "%s/.kafka_cleanshutdown", path);
+    ck_assert_int_eq(symlink(".", marker), 0); /* not a file */
+    expect_unclean_and_warned(path);
+}
+END_TEST
+
 START_TEST(logs_are_recovered_after_a_crash_during_loading)
 {
     const char *path = fresh("stale");
@@ -403,7 +432,8 @@ SUITE_MAIN(
     SUITE_TEST(the_lock_goes_with_a_killed_process), SUITE_TEST(a_posix_lock_of_another_program_counts),
     SUITE_TEST(another_brokers_or_clusters_directory_is_refused),
     SUITE_TEST_SLOW(an_identity_that_was_not_written_to_its_end_is_written_anew, 60),
-    SUITE_TEST(the_marker_is_believed_once), SUITE_TEST(logs_are_recovered_after_a_crash_during_loading),
+    SUITE_TEST(the_marker_is_believed_once), SUITE_TEST(a_marker_that_can_not_be_read_is_not_believed),
+    SUITE_TEST(logs_are_recovered_after_a_crash_during_loading),
     SUITE_TEST(partitions_are_found_by_their_names), SUITE_TEST(deletions_are_finished_and_strays_are_kept),
     SUITE_TEST(a_topic_id_is_written_as_kafka_writes_it), SUITE_TEST(checkpoints_are_merged_and_forgotten),
     SUITE_TEST(a_bad_checkpoint_means_not_known_and_never_zero))

@@ -56,13 +56,13 @@ static void refuse(unsigned field, const char *unit, size_t unit_bytes)
 
 START_TEST(messages_that_multiply_memory_are_refused)
 {
-    refuse(12, "\x12\x00", 2);           /* metadata: unknown empty fields */
-    refuse(12, "\x0a\x00", 2);           /* metadata: empty names */
-    refuse(13, "\x1a\x00", 2);           /* produce: empty partitions */
-    refuse(14, "\x3a\x00", 2);           /* pull: empty partitions */
-    refuse(16, "\x1a\x00", 2);           /* commit: empty offsets */
-    refuse(17, "\x0a\x02\x22\x00", 4);   /* create: topics with an empty setting */
-    refuse(21, "\x98\x06\x01", 3);       /* list groups: unknown varints */
+    refuse(12, "\x12\x00", 2);         /* metadata: unknown empty fields */
+    refuse(12, "\x0a\x00", 2);         /* metadata: empty names */
+    refuse(13, "\x1a\x00", 2);         /* produce: empty partitions */
+    refuse(14, "\x3a\x00", 2);         /* pull: empty partitions */
+    refuse(16, "\x1a\x00", 2);         /* commit: empty offsets */
+    refuse(17, "\x0a\x02\x22\x00", 4); /* create: topics with an empty setting */
+    refuse(21, "\x98\x06\x01", 3);     /* list groups: unknown varints */
 }
 END_TEST
 
@@ -169,8 +169,8 @@ END_TEST
 START_TEST(unknown_fields_bodies_and_codes_are_survived)
 {
     /* Response: correlation id 3, status code 99999 and an unknown field in it, body 500, field 1000. */
-    static const uint8_t data[] = {0x08, 0x03, 0x12, 0x07, 0x08, 0x9f, 0x8d, 0x06, 0x98, 0x06, 0x01,
-                                   0xa2, 0x1f, 0x02, 0x08, 0x01, 0xc0, 0x3e, 0x07};
+    static const uint8_t data[] = {0x08, 0x03, 0x12, 0x07, 0x08, 0x9f, 0x8d, 0x06, 0x98, 0x06,
+                                   0x01, 0xa2, 0x1f, 0x02, 0x08, 0x01, 0xc0, 0x3e, 0x07};
     struct arena *arena = arena_for_test(BUDGET);
     Brook__Response *response;
     struct brook_error error;
@@ -232,7 +232,8 @@ START_TEST(a_status_travels_there_and_back)
 END_TEST
 
 /* No message type can contain itself: the depth of what is unpacked is fixed by the schema. */
-static void walk(const ProtobufCMessageDescriptor *type, const ProtobufCMessageDescriptor **path, size_t depth)
+static void walk(const ProtobufCMessageDescriptor *type, const ProtobufCMessageDescriptor **path,
+                 size_t depth)
 {
     ck_assert_uint_lt(depth, 8);
     for (size_t i = 0; i < depth; i++)
@@ -257,7 +258,8 @@ END_TEST
 
 SUITE_MAIN("wire/envelope", SUITE_TEST(messages_that_multiply_memory_are_refused),
            SUITE_TEST(an_honest_message_of_a_thousand_partitions_fits),
-           SUITE_TEST(cut_and_flipped_messages_never_crash), SUITE_TEST(a_repeated_field_counts_as_its_last_value),
+           SUITE_TEST(cut_and_flipped_messages_never_crash),
+           SUITE_TEST(a_repeated_field_counts_as_its_last_value),
            SUITE_TEST(unknown_fields_bodies_and_codes_are_survived),
            SUITE_TEST(a_name_with_a_nul_inside_is_no_string),
            SUITE_TEST(an_arena_gives_aligned_zeroed_memory_up_to_its_budget),

@@ -18,7 +18,8 @@ static size_t write_frame(uint8_t *to, uint8_t number, size_t envelope_bytes, si
     return FRAME_PREFIX_BYTES + envelope_bytes + records_bytes;
 }
 
-static void check_frame(const struct intake_frame *f, uint8_t number, size_t envelope_bytes, size_t records_bytes)
+static void check_frame(const struct intake_frame *f, uint8_t number, size_t envelope_bytes,
+                        size_t records_bytes)
 {
     ck_assert_uint_eq(f->envelope_bytes, envelope_bytes);
     ck_assert_uint_eq(f->records_bytes, records_bytes);
@@ -45,9 +46,9 @@ static size_t feed(struct intake *in, const uint8_t *data, size_t bytes)
     return done;
 }
 
-static const size_t sizes[][2] = {{1, 0},        {30, 100},     {30, 0},    {200, 70000},  {5, 65536},
-                                  {70000, 0},    {70000, 9},    {0, 1},     {100, 300000}, {65528, 0},
-                                  {65529, 0},    {65520, 8},    {10, 10},   {0, 0},        {200000, 200000}};
+static const size_t sizes[][2] = {{1, 0},     {30, 100},  {30, 0},  {200, 70000},  {5, 65536},
+                                  {70000, 0}, {70000, 9}, {0, 1},   {100, 300000}, {65528, 0},
+                                  {65529, 0}, {65520, 8}, {10, 10}, {0, 0},        {200000, 200000}};
 #define FRAMES (sizeof sizes / sizeof sizes[0])
 
 static void run_all(size_t step_max)

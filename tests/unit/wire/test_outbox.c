@@ -216,9 +216,10 @@ START_TEST(the_table_has_a_limit)
 END_TEST
 
 SUITE_MAIN("wire/outbox", SUITE_TEST(bytes_leave_in_the_order_queued_however_they_are_taken),
-           SUITE_TEST(neighbours_in_memory_are_gathered_into_one), SUITE_TEST(nothing_leaves_beyond_the_piece_named),
+           SUITE_TEST(neighbours_in_memory_are_gathered_into_one),
+           SUITE_TEST(nothing_leaves_beyond_the_piece_named),
            SUITE_TEST(a_dropped_piece_leaves_the_others_in_order),
            SUITE_TEST(a_piece_is_whole_until_its_first_byte_has_left),
            SUITE_TEST(large_and_many_pieces_stay_right), SUITE_TEST(a_correlation_id_never_returns),
-           SUITE_TEST(a_request_given_up_is_still_recognised), SUITE_TEST(requests_are_walked_in_the_order_sent),
-           SUITE_TEST(the_table_has_a_limit))
+           SUITE_TEST(a_request_given_up_is_still_recognised),
+           SUITE_TEST(requests_are_walked_in_the_order_sent), SUITE_TEST(the_table_has_a_limit))

@@ -1,0 +1,349 @@
+#include "broker/handlers/pull_answer.h"
+
+#include "broker/partition/partition.h"
+
+#include <inttypes.h>
+
+#define MS ((int64_t)1000000)
+/* Looks at one entry that keeps changing under our eyes. */
+#define LOOKS_MAX 8
+
+/* ---- an answer being put together ---------------------------------------------------------------------- */
+
+struct answer {
+    struct pull_session *session;
+    struct request *request;
+    Brook__PulledPartition *parts;
+    Brook__PulledPartition **pointers;
+    struct log_range *ranges;
+    struct pull_entry **served; /* whose records the ranges are */
+    size_t parts_count;
+    size_t ranges_count;
+    size_t bytes;
+    bool has_error;
+};
+
+static int answer_begin(struct answer *a, struct pull_session *s)
+{
+    size_t most = s->ready_count + s->unsent_count;
+    *a = (struct answer){.session = s, .request = s->parked};
+    if (!most)
+        return 0;
+    a->parts = request_reply_alloc(a->request, most * sizeof a->parts[0]);
+    a->pointers = request_reply_alloc(a->request, most * sizeof a->pointers[0]);
+    a->ranges = request_reply_alloc(a->request, most * sizeof a->ranges[0]);
+    a->served = request_reply_alloc(a->request, most * sizeof a->served[0]);
+    return a->parts && a->pointers && a->ranges && a->served ? 0 : -BROOK_E_NOMEM;
+}
+
+static void answer_drop(struct answer *a)
+{
+    for (size_t i = 0; i < a->ranges_count; i++)
+        log_range_done(&a->ranges[i]);
+    arena_reset(a->session->loop->reply_arena);
+}
+
+static Brook__PulledPartition *add_part(struct answer *a, struct pull_entry *e)
+{
+    Brook__PulledPartition *part = &a->parts[a->parts_count];
+    brook__pulled_partition__init(part);
+    part->has_topic_id = part->has_partition = true;
+    part->topic_id = envelope_bytes(e->key.topic_id, sizeof e->key.topic_id);
+    part->partition = e->key.partition;
+    a->pointers[a->parts_count++] = part;
+    return part;
+}
+
+static void add_marks(Brook__PulledPartition *part, struct pull_entry *e, const struct partition_marks *marks)
+{
+    part->has_high_watermark = part->has_log_start_offset = part->has_log_end_offset = true;
+    part->high_watermark = marks->high_watermark;
+    part->log_start_offset = marks->log_start;
+    part->log_end_offset = marks->log_end;
+    e->sent_high_watermark = marks->high_watermark;
+    e->sent_log_start = marks->log_start;
+    pull_entry_set_unsent(e, false);
+}
+
+static bool marks_have_moved(const struct pull_entry *e, const struct partition_marks *marks)
+{
+    return e->sent_high_watermark != marks->high_watermark || e->sent_log_start != marks->log_start;
+}
+
+static void add_error(struct answer *a, struct pull_entry *e, const struct brook_error *error,
+                      const struct partition_marks *marks)
+{
+    Brook__PulledPartition *part = add_part(a, e);
+    part->status = request_status(a->request, error);
+    if (!part->status) { /* no memory for a sentence: not for silence either */
+        static Brook__Status busy = {
+            PROTOBUF_C_MESSAGE_INIT(&brook__status__descriptor), 1, BROOK_E_BUSY, 0, {0, NULL}};
+        part->status = &busy;
+    }
+    if (marks)
+        add_marks(part, e, marks);
+    a->has_error = true;
+    pull_entry_make_ready(e);
+}
+
+/* ---- looking at one entry ------------------------------------------------------------------------------ */
+
+static void add_range(struct answer *a, struct pull_entry *e, const struct partition_marks *marks,
+                      const struct log_range *range)
+{
+    Brook__PulledPartition *part = add_part(a, e);
+    add_marks(part, e, marks);
+    part->has_records_bytes = true;
+    part->records_bytes = (uint32_t)range->bytes;
+    a->served[a->ranges_count] = e;
+    a->ranges[a->ranges_count++] = *range;
+    a->bytes += range->bytes;
+    pull_entry_make_ready(e); /* to the end: should this answer not be sent, others come first in the next */
+}
+
+static void say_out_of_range(const struct view_topic *topic, const struct pull_entry *e,
+                             const struct partition_marks *marks, struct brook_error *error)
+{
+    if (e->offset < marks->log_start)
+        brook_error_set(error, BROOK_E_OFFSET_OUT_OF_RANGE,
+                        "partition %s/%d: offset %" PRId64 " is below the log's start %" PRId64, topic->name,
+                        e->key.partition, e->offset, marks->log_start);
+    else
+        brook_error_set(error, BROOK_E_OFFSET_OUT_OF_RANGE,
+                        "partition %s/%d: offset %" PRId64 " is above the log's end %" PRId64, topic->name,
+                        e->key.partition, e->offset, marks->log_end);
+}
+
+/* There is something for the entry below what it may see. */
+static void look_at_data(struct answer *a, struct pull_entry *e, const struct view_topic *topic,
+                         struct partition *p, const struct partition_marks *marks)
+{
+    struct brook_error error;
+    struct log_range range = {0};
+    size_t left = a->session->max_bytes > a->bytes ? a->session->max_bytes - a->bytes : 0;
+    bool is_first = a->ranges_count == 0;
+    if (!left && !is_first)
+        return;
+    size_t most = e->bytes_max < left ? e->bytes_max : left;
+    /* The envelope has its share of the frame too. */
+    size_t first_bytes_max = a->request->loop->settings->frame_bytes_max / 8 * 7;
+    int r =
+        log_read(partition_log(p), e->offset, marks->visible_end, most, is_first, first_bytes_max, &range);
+    if (r == -BROOK_E_OFFSET_OUT_OF_RANGE) {
+        struct partition_marks now;
+        partition_marks(p, &now);
+        say_out_of_range(topic, e, &now, &error);
+        add_error(a, e, &error, &now);
+    } else if (r < 0) {
+        brook_error_set(&error, r, "partition %s/%d: can not read at offset %" PRId64 ": %s", topic->name,
+                        e->key.partition, e->offset, brook_error_text(r));
+        add_error(a, e, &error, marks);
+    } else if (range.bytes) {
+        add_range(a, e, marks, &range);
+    } else {
+        log_range_done(&range);
+    }
+}
+
+/* One look at the entry. Returns whether it has to be looked at again: something came between look and wait.
+ */
+static bool look_once(struct answer *a, struct pull_entry *e)
+{
+    const struct view_topic *topic;
+    struct partition *p;
+    struct brook_error error;
+    struct partition_marks marks;
+    ProtobufCBinaryData topic_id = envelope_bytes(e->key.topic_id, sizeof e->key.topic_id);
+    if (request_find_led(a->request->loop, &topic_id, e->key.partition, e->current_epoch, &topic, &p,
+                         &error) < 0) {
+        add_error(a, e, &error, NULL);
+        return false;
+    }
+    partition_marks(p, &marks);
+    if (e->offset < marks.log_start || e->offset > marks.log_end) {
+        say_out_of_range(topic, e, &marks, &error);
+        add_error(a, e, &error, &marks);
+        return false;
+    }
+    if (e->offset < marks.visible_end) {
+        look_at_data(a, e, topic, p, &marks);
+        return false;
+    }
+    if (marks_have_moved(e, &marks))
+        pull_entry_set_unsent(e, true);
+    if (!pull_entry_wait(e, p, e->offset))
+        return true;
+    pull_entry_make_quiet(e);
+    return false;
+}
+
+static void look(struct answer *a, struct pull_entry *e)
+{
+    for (int i = 0; i < LOOKS_MAX && look_once(a, e); i++)
+        ;
+}
+
+/* ---- answering and parking ----------------------------------------------------------------------------- */
+
+static void add_unsent(struct answer *a)
+{
+    struct pull_session *s = a->session;
+    struct pull_entry *e, *next;
+    for (e = TAILQ_FIRST(&s->unsent); e; e = next) {
+        const struct view_topic *topic;
+        struct partition *p;
+        struct partition_marks marks;
+        ProtobufCBinaryData topic_id = envelope_bytes(e->key.topic_id, sizeof e->key.topic_id);
+        next = TAILQ_NEXT(e, in_unsent);
+        if (request_find_led(s->loop, &topic_id, e->key.partition, -1, &topic, &p, NULL) < 0) {
+            pull_entry_set_unsent(e, false);
+            continue;
+        }
+        partition_marks(p, &marks);
+        add_marks(add_part(a, e), e, &marks);
+    }
+}
+
+/* The parked pull is taken off and answered; a temporary session ends with it. */
+static struct request *unpark(struct pull_session *s)
+{
+    struct request *r = s->parked;
+    s->parked = NULL;
+    s->peer->pulls_parked--;
+    r->on_deadline = NULL;
+    r->on_gone = NULL;
+    return r;
+}
+
+static void send(struct answer *a, int status_code)
+{
+    struct pull_session *s = a->session;
+    struct request *r = unpark(s);
+    for (size_t i = 0; i < a->ranges_count; i++)
+        pull_entry_rest(a->served[i]);
+    Brook__Response response = BROOK__RESPONSE__INIT;
+    Brook__PullResponse body = BROOK__PULL_RESPONSE__INIT;
+    Brook__Status status = BROOK__STATUS__INIT;
+    if (status_code) {
+        status.has_code = status.has_text = true;
+        status.code = status_code;
+        status.text = envelope_text(brook_error_text(status_code));
+        response.status = &status;
+    }
+    body.has_session_id = true;
+    body.session_id = s->id;
+    body.n_partitions = a->parts_count;
+    body.partitions = a->pointers;
+    response.body_case = BROOK__RESPONSE__BODY_PULL;
+    response.pull = &body;
+    request_reply(r, &response, a->ranges, a->ranges_count);
+    if (!s->id)
+        pull_session_free(s);
+}
+
+void pull_send_empty(struct pull_session *s, int status_code)
+{
+    struct answer a = {.session = s, .request = s->parked};
+    send(&a, status_code);
+}
+
+/* An entry has some data, though too little: look again when there is more. */
+static void wait_for_more(struct pull_session *s, struct pull_entry *e)
+{
+    const struct view_topic *topic;
+    struct partition *p;
+    ProtobufCBinaryData topic_id = envelope_bytes(e->key.topic_id, sizeof e->key.topic_id);
+    for (int i = 0; i < LOOKS_MAX; i++) {
+        struct partition_marks marks;
+        if (request_find_led(s->loop, &topic_id, e->key.partition, -1, &topic, &p, NULL) < 0)
+            return;
+        partition_marks(p, &marks);
+        if (pull_entry_wait(e, p, marks.visible_end > e->offset ? marks.visible_end : e->offset))
+            return;
+    }
+}
+
+/* Look at what is ready; answer if there is enough, or an error, or if it is time. Returns whether it
+ * answered. */
+bool pull_serve(struct pull_session *s, bool is_time)
+{
+    struct answer a;
+    if (answer_begin(&a, s) < 0) {
+        struct request *r = unpark(s);
+        request_fail(r, BROOK_E_BUSY, "no memory for an answer about %zu partitions", s->ready_count);
+        if (!s->id)
+            pull_session_free(s);
+        return true;
+    }
+    /* Served ones go to the queue's end: the count says where those begin. */
+    size_t count = s->ready_count;
+    struct pull_entry *e = TAILQ_FIRST(&s->ready), *next;
+    for (; count > 0; count--, e = next) {
+        next = TAILQ_NEXT(e, in_ready);
+        look(&a, e);
+        if (a.bytes >= s->max_bytes)
+            break;
+    }
+    if (is_time || a.has_error || (a.bytes && a.bytes >= s->min_bytes)) {
+        add_unsent(&a);
+        send(&a, 0);
+        return true;
+    }
+    answer_drop(&a);
+    TAILQ_FOREACH(e, &s->ready, in_ready)
+    wait_for_more(s, e);
+    return false;
+}
+
+static void on_woken(struct pull_session *s)
+{
+    pull_serve(s, false);
+}
+
+static void on_time(struct request *r)
+{
+    pull_serve(r->state, true);
+}
+
+static void on_gone(struct request *r)
+{
+    struct pull_session *s = r->state;
+    unpark(s);
+    request_end(r);
+    if (!s->id)
+        pull_session_free(s);
+}
+
+static void make_room(struct request_peer *peer, uint32_t parked_max)
+{
+    if (peer->pulls_parked < parked_max)
+        return;
+    struct pull_session *oldest = NULL;
+    for (struct pull_session *s = peer->pull_sessions; s; s = s->next)
+        if (s->parked && (!oldest || s->parked_ns <= oldest->parked_ns))
+            oldest = s;
+    if (oldest)
+        pull_serve(oldest, true);
+}
+
+void pull_park(struct pull_session *s, struct request *r, const Brook__PullRequest *asked)
+{
+    const struct handler_settings *limits = r->loop->settings;
+    make_room(r->peer, limits->pulls_parked_per_connection_max);
+    s->parked = r;
+    s->parked_ns = r->loop->now_ns;
+    s->peer->pulls_parked++;
+    s->max_bytes = asked->max_bytes < limits->pull_bytes_max ? asked->max_bytes : limits->pull_bytes_max;
+    if (s->max_bytes == 0)
+        s->max_bytes = 1;
+    s->min_bytes = asked->min_bytes < s->max_bytes ? asked->min_bytes : s->max_bytes;
+    s->woken = on_woken;
+    r->state = s;
+    r->on_gone = on_gone;
+    r->on_deadline = on_time;
+    uint32_t wait_ms =
+        asked->max_wait_ms < limits->pull_wait_ms_max ? asked->max_wait_ms : limits->pull_wait_ms_max;
+    bool is_time = wait_ms == 0 || r->loop->is_stopping;
+    if (!pull_serve(s, is_time))
+        request_set_deadline(r, r->loop->now_ns + wait_ms * MS);
+}

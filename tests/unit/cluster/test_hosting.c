@@ -1,0 +1,269 @@
+#include "broker/cluster/hosting.h"
+
+#include "broker/partition/partition.h"
+#include "proto/base/diag.h"
+#include "tests/support/faulty_io.h"
+#include "tests/unit/storage/fixture.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BROKER 1
+#define BROKER_EPOCH 7
+
+/* Hosting over one directory, and a topic of one partition; time is what the test says it is. */
+struct world {
+    struct inbox inbox;
+    struct hosting *hosting;
+    struct image *image;
+    struct image_topic *topic;
+    struct diag diag;
+    char path[PATH_MAX];
+    int64_t now_ms;
+    bool is_opened, is_closed;
+    unsigned errors;
+    char last_error[400];
+};
+
+static void note_line(void *arg, enum diag_level level, const char *subject, const char *message)
+{
+    struct world *w = arg;
+    if (level < DIAG_ERROR)
+        return;
+    w->errors++;
+    snprintf(w->last_error, sizeof w->last_error, "%s %s", subject, message);
+}
+
+static void opened(void *arg, const struct brook_error *error)
+{
+    ck_assert_int_eq(error->code, 0);
+    ((struct world *)arg)->is_opened = true;
+}
+
+static void changed(void *arg, const char *topic, int32_t number)
+{
+    struct world *w = arg;
+    ck_assert_str_eq(topic, "t");
+    hosting_follow_one(w->hosting, w->topic, number);
+}
+
+static void closed(void *arg, bool clean)
+{
+    (void)clean;
+    ((struct world *)arg)->is_closed = true;
+}
+
+static void set_epoch(struct world *w, int32_t epoch)
+{
+    struct znode_state state = {.leader = BROKER, .leader_epoch = epoch, .isr_count = 1};
+    state.isr[0] = BROKER;
+    state.isr_epochs[0] = BROKER_EPOCH;
+    ck_assert_int_eq(image_set_state(w->topic, 0, &state, epoch), 0);
+    hosting_follow(w->hosting, w->topic);
+}
+
+static void put_topic(struct world *w)
+{
+    struct znode_topic node = {.topic_id = {{1}}, .partitions_count = 1};
+    node.replicas = calloc(1, sizeof *node.replicas);
+    node.replicas[0] = (struct znode_replicas){calloc(1, sizeof(int32_t)), 1};
+    node.replicas[0].brokers[0] = BROKER;
+    ck_assert_int_eq(image_put_topic(w->image, "t", &node, 0, &w->topic), 0);
+}
+
+static bool pump_until_opened(void *arg)
+{
+    struct world *w = arg;
+    inbox_drain(&w->inbox);
+    return w->is_opened;
+}
+
+static bool pump_until_led(void *arg)
+{
+    struct world *w = arg;
+    inbox_drain(&w->inbox);
+    return hosting_leads(w->hosting, w->topic, 0);
+}
+
+static bool pump_until_hosted(void *arg)
+{
+    struct world *w = arg;
+    inbox_drain(&w->inbox);
+    return hosting_find(w->hosting, w->topic, 0);
+}
+
+/* Whether the partition is tried again: then the timer wants to be called soon, and later the log is there. */
+static bool tick_until_hosted(void *arg)
+{
+    struct world *w = arg;
+    w->now_ms += HOSTING_RETRY_MS + 1;
+    hosting_tick(w->hosting, w->now_ms);
+    return pump_until_hosted(arg);
+}
+
+static bool pump_until_closed(void *arg)
+{
+    struct world *w = arg;
+    inbox_drain(&w->inbox);
+    return w->is_closed;
+}
+
+static void begin(struct world *w, const char *name)
+{
+    faulty_reset();
+    *w = (struct world){.now_ms = 1000};
+    w->diag = (struct diag){.level_min = DIAG_ERROR, .sink = note_line, .sink_arg = w};
+    snprintf(w->path, sizeof w->path, "%s", fixture_log_path(name));
+    const char *dirs[] = {w->path};
+    struct topic_config defaults = {.log = fixture_settings(), .message_bytes_max = 1 << 20};
+    struct hosting_settings settings = {.broker_id = BROKER,
+                                        .data_dirs = dirs,
+                                        .data_dirs_count = 1,
+                                        .disk_threads = 1,
+                                        .retention_check_ms = INT32_MAX,
+                                        .defaults = &defaults,
+                                        .diag = &w->diag};
+    struct hosting_events events = {opened, changed, closed, w};
+    ck_assert_int_eq(inbox_init(&w->inbox), 0);
+    ck_assert_int_eq(image_new(&defaults, &w->image), 0);
+    put_topic(w);
+    ck_assert_int_eq(hosting_new(&settings, &w->inbox, &events, &w->hosting), 0);
+    hosting_open(w->hosting, "wUxlYmA2Qzq9qPEkQJaYsg");
+    ck_assert(suite_wait(pump_until_opened, w, 5000));
+    hosting_set_broker_epoch(w->hosting, BROKER_EPOCH);
+    set_epoch(w, 5);
+    ck_assert(suite_wait(pump_until_led, w, 5000));
+}
+
+static void end(struct world *w)
+{
+    hosting_close(w->hosting);
+    ck_assert(suite_wait(pump_until_closed, w, 5000));
+    hosting_free(w->hosting);
+    image_free(w->image);
+    inbox_done(&w->inbox);
+}
+
+static void count_answer(struct partition_append *a)
+{
+    (void)a;
+}
+
+static int append_one(struct world *w, int64_t *ret_offset)
+{
+    struct log_batch batch = batches_make(1, T0, 0, 100, 1);
+    struct partition_append a = {
+        .batches = &batch, .batches_count = 1, .inbox = &w->inbox, .done = count_answer};
+    partition_enqueue(hosting_find(w->hosting, w->topic, 0), &a);
+    partition_drain(hosting_find(w->hosting, w->topic, 0), &w->inbox);
+    *ret_offset = a.base_offset;
+    batches_free(&batch);
+    return a.error.code;
+}
+
+/* Three records; then the disk refuses a sync. */
+static void go_offline(struct world *w)
+{
+    int64_t offset;
+    for (int64_t i = 0; i < 3; i++) {
+        ck_assert_int_eq(append_one(w, &offset), 0);
+        ck_assert_int_eq(offset, i);
+    }
+    faulty_fail(FAULTY_DATASYNC, 1, 1, EIO);
+    ck_assert_int_eq(log_flush(partition_log(hosting_find(w->hosting, w->topic, 0))), -BROOK_E_STORAGE_ERROR);
+    ck_assert_int_eq(append_one(w, &offset), BROOK_E_LOG_OFFLINE);
+    w->now_ms += HOSTING_OFFLINE_CHECK_MS;
+    hosting_tick(w->hosting, w->now_ms);
+}
+
+START_TEST(a_log_that_goes_offline_is_told_of_once_and_opened_anew)
+{
+    struct world w;
+    int64_t offset;
+    begin(&w, "offline");
+    hosting_tick(w.hosting, w.now_ms);
+    go_offline(&w);
+    ck_assert(!hosting_leads(w.hosting, w.topic, 0));
+    ck_assert_ptr_null(hosting_find(w.hosting, w.topic, 0));
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_le(hosting_tick(w.hosting, ++w.now_ms), w.now_ms + HOSTING_OFFLINE_CHECK_MS);
+    ck_assert_uint_eq(w.errors, 1);
+    ck_assert_ptr_nonnull(strstr(w.last_error, "t/0"));
+    ck_assert_ptr_nonnull(strstr(w.last_error, "a sync failed"));
+    ck_assert(suite_wait(tick_until_hosted, &w, 5000));
+    ck_assert(hosting_leads(w.hosting, w.topic, 0));
+    ck_assert_int_eq(append_one(&w, &offset), 0);
+    ck_assert_int_eq(offset, 3);
+    ck_assert_int_eq(fixture_read_all(partition_log(hosting_find(w.hosting, w.topic, 0)), 0, true), 4);
+    ck_assert_uint_eq(w.errors, 1);
+    end(&w);
+}
+END_TEST
+
+/* A view or a pull still holds the old one. */
+START_TEST(an_offline_log_is_opened_anew_only_when_nobody_holds_the_old_one)
+{
+    struct world w;
+    begin(&w, "held");
+    struct partition *held = partition_ref(hosting_find(w.hosting, w.topic, 0));
+    go_offline(&w);
+    for (int i = 0; i < 20; i++) {
+        const struct timespec moment = {.tv_nsec = 1000000};
+        ck_assert(!tick_until_hosted(&w));
+        nanosleep(&moment, NULL);
+    }
+    ck_assert_int_eq(fixture_read_all(partition_log(held), 0, true), 3);
+    partition_unref(held);
+    ck_assert(suite_wait(tick_until_hosted, &w, 5000));
+    ck_assert(hosting_leads(w.hosting, w.topic, 0));
+    end(&w);
+}
+END_TEST
+
+START_TEST(an_epoch_whose_records_were_lost_is_not_led_again)
+{
+    struct world w;
+    struct stat st;
+    char segment[PATH_MAX + 64];
+    int64_t offset;
+    begin(&w, "lost");
+    struct partition *held = partition_ref(hosting_find(w.hosting, w.topic, 0));
+    go_offline(&w);
+    snprintf(segment, sizeof segment, "%s/t-0/00000000000000000000.log", w.path);
+    ck_assert_int_eq(stat(segment, &st), 0);
+    ck_assert_int_eq(truncate(segment, st.st_size - 1), 0);
+    partition_unref(held);
+    ck_assert(suite_wait(tick_until_hosted, &w, 5000));
+    hosting_follow(w.hosting, w.topic);
+    ck_assert(!hosting_leads(w.hosting, w.topic, 0));
+    ck_assert_uint_eq(w.errors, 2);
+    ck_assert_ptr_nonnull(strstr(w.last_error, "1 records from offset 2 on were lost"));
+    set_epoch(&w, 6);
+    ck_assert(hosting_leads(w.hosting, w.topic, 0));
+    ck_assert_int_eq(append_one(&w, &offset), 0);
+    ck_assert_int_eq(offset, 2);
+    end(&w);
+}
+END_TEST
+
+/* The topic may be deleted meanwhile, or the broker stopped. */
+START_TEST(an_offline_log_can_be_given_up_and_closed)
+{
+    struct world w;
+    begin(&w, "given_up");
+    go_offline(&w);
+    hosting_unwant(w.hosting, "t", &w.topic->node.topic_id);
+    ck_assert(hosting_has_unwanted(w.hosting));
+    ck_assert(!tick_until_hosted(&w));
+    end(&w);
+}
+END_TEST
+
+SUITE_MAIN("cluster/hosting", SUITE_TEST(a_log_that_goes_offline_is_told_of_once_and_opened_anew),
+           SUITE_TEST(an_offline_log_is_opened_anew_only_when_nobody_holds_the_old_one),
+           SUITE_TEST(an_epoch_whose_records_were_lost_is_not_led_again),
+           SUITE_TEST(an_offline_log_can_be_given_up_and_closed))
