@@ -56,6 +56,8 @@ int hosting_new(const struct hosting_settings *settings, struct inbox *inbox,
     int err = add_dirs(hosting, settings);
     if (!err)
         err = disk_pool_new(settings->disk_threads, inbox, &hosting->pool);
+    if (!err)
+        err = flusher_new(FLUSHER_THREADS_MAX, &hosting->flusher);
     if (err) {
         hosting_free(hosting);
         return err;
@@ -69,6 +71,7 @@ void hosting_free(struct hosting *hosting)
     if (!hosting)
         return;
     atomic_store(&hosting->stop_duties, true);
+    flusher_stop(hosting->flusher);
     disk_pool_free(hosting->pool);
     struct hosted *h, *next;
     HASH_ITER(hh, hosting->table, h, next)
@@ -78,6 +81,7 @@ void hosting_free(struct hosting *hosting)
         pthread_mutex_destroy(&hosting->dirs[i].lock);
         free(hosting->dirs[i].path);
     }
+    flusher_free(hosting->flusher);
     free(hosting->dirs);
     free(hosting->cluster_id);
     free(hosting);
@@ -245,6 +249,16 @@ static void mark_unwanted(struct hosted *h, const char *why)
         stop_leading(h, why);
 }
 
+static void follow_durability(struct hosted *h, const struct durability *d)
+{
+    if (h->is_durability_set && h->durability.mode == d->mode && h->durability.flush_ms == d->flush_ms &&
+        h->durability.flush_messages == d->flush_messages)
+        return;
+    h->durability = *d;
+    h->is_durability_set = true;
+    partition_set_durability(h->partition, d);
+}
+
 static void follow_partition(struct hosting *hosting, const struct image_topic *topic, int32_t number)
 {
     struct hosted *h = find(hosting, topic->name, number);
@@ -258,6 +272,7 @@ static void follow_partition(struct hosting *hosting, const struct image_topic *
         return;
     if (!h->is_configuring && memcmp(&h->log_settings, &topic->config.log, sizeof h->log_settings) != 0)
         hosted_configure(h, &topic->config.log);
+    follow_durability(h, &topic->config.durability);
     follow_role(h, &topic->partitions[number]);
 }
 
@@ -337,6 +352,7 @@ void hosting_check_closed(struct hosting *hosting)
     if (!hosting->is_closing || hosting->is_closed || hosting->opening || hosting->leaving ||
         hosting->duties || hosting->dirs_pending)
         return;
+    flusher_stop(hosting->flusher); /* closing syncs the logs, and they are taken out of their partitions */
     struct hosted *h, *next;
     HASH_ITER(hh, hosting->table, h, next)
     if (h->status == HOSTED_OPEN)

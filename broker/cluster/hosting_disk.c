@@ -109,7 +109,9 @@ static void opened(struct hosted *h)
         return failed(h);
     }
     partition_on_release(partition, released_by_last, h);
+    partition_use_flusher(partition, h->hosting->flusher);
     h->partition = partition;
+    h->is_durability_set = false;
     h->status = HOSTED_OPEN;
     say_recovered(h);
     h->is_new = false;

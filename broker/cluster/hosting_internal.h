@@ -18,6 +18,7 @@
 #include "broker/cluster/hosting.h"
 #include "broker/partition/partition.h"
 #include "broker/storage/data_dir.h"
+#include "broker/storage/flusher.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -59,6 +60,8 @@ struct hosted {
     int32_t epoch_before;        /* the last one it was led at */
     struct partition *partition; /* OPEN: our reference */
     struct log_settings log_settings; /* in force */
+    struct durability durability;     /* likewise, once `is_durability_set` */
+    bool is_durability_set;
     struct log_hint hint;
     int64_t high_watermark;
     int64_t retry_ms;
@@ -83,6 +86,7 @@ struct hosting {
     struct inbox *inbox;
     struct hosting_events events;
     struct disk_pool *pool;
+    struct flusher *flusher;
     struct hosted *table;
     int64_t broker_epoch;
     int64_t clean_from;
