@@ -65,7 +65,7 @@ const struct setting settings_table[] = {
         "An index entry for so many bytes of records."),
     LONG("log.segment.delete.delay.ms", log_segment_delete_delay_ms, "60000", 0, 86400000, "ms", STATIC,
          "Removed files are kept under another name for so long."),
-    CHOICE("log.durability", log_durability, "fsync", "fsync|replicated|interval", STATIC,
+    CHOICE("log.durability", log_durability, "replicated", "fsync|replicated|interval", STATIC,
            "What an acknowledgement of acks=all means: on stable storage; in the page cache of the replicas in "
            "sync; or likewise, but shown to consumers once flushed. Topics may say otherwise (durability)."),
     LONG("log.flush.interval.messages", log_flush_interval_messages, "10000", 1, INT64_MAX, "records",

@@ -12,7 +12,8 @@
 
 #include <stdint.h>
 
-enum durability_mode { DURABILITY_FSYNC, DURABILITY_REPLICATED, DURABILITY_INTERVAL };
+/* Nothing said (0) is the default. */
+enum durability_mode { DURABILITY_REPLICATED, DURABILITY_FSYNC, DURABILITY_INTERVAL };
 
 struct durability {
     int64_t flush_messages; /* interval: records that may lie unflushed; at least 1 */

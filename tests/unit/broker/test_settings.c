@@ -40,6 +40,7 @@ START_TEST(defaults_and_two_lines_are_enough)
     ck_assert_int_eq(s->message_max_bytes, 2097152);
     ck_assert_int_eq(settings_retention_ms(s), 168 * 3600000ll);
     ck_assert_int_eq(settings_roll_ms(s), 168 * 3600000ll);
+    ck_assert_str_eq(s->log_durability, "replicated");
     ck_assert_ptr_null(s->broker_rack);
     settings_free(s);
 }
