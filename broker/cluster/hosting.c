@@ -19,6 +19,14 @@ const char *hosted_subject(const struct hosted *h, int32_t epoch, char buffer[HO
     return buffer;
 }
 
+void hosted_tell_offline(struct hosted *h, const char *reason)
+{
+    char subject[HOSTED_SUBJECT_BYTES];
+    h->is_told_offline = true;
+    diag_log(h->hosting->diag, DIAG_ERROR, hosted_subject(h, h->led_epoch, subject),
+             "the log stays offline and is not opened anew until the broker is started again: %s", reason);
+}
+
 /* ---- life ------------------------------------------------------------------------------------------- */
 
 static int add_dirs(struct hosting *hosting, const struct hosting_settings *settings)
@@ -382,7 +390,7 @@ static int64_t retry_failed(struct hosting *hosting, int64_t now_ms)
     if (!hosting->failed)
         return next;
     for (struct hosted *h = hosting->table; h; h = h->hh.next) {
-        if (h->status != HOSTED_FAILED || h->is_unwanted)
+        if (h->status != HOSTED_FAILED || h->is_unwanted || h->is_told_offline)
             continue;
         if (!h->retry_ms)
             h->retry_ms = now_ms + HOSTING_RETRY_MS;
@@ -392,6 +400,14 @@ static int64_t retry_failed(struct hosting *hosting, int64_t now_ms)
             next = sooner(next, h->retry_ms);
     }
     return next;
+}
+
+/* Opened anew it would take for written what is in the page cache only. It can still be read, and answers appends
+ * with the reason. */
+static void leave_offline(struct hosted *h)
+{
+    if (!h->is_told_offline)
+        hosted_tell_offline(h, log_offline_reason(partition_log(h->partition)));
 }
 
 /* What it holds is looked at again as after a crash: nobody knows what of it is on the disk. */
@@ -411,8 +427,12 @@ static void look_for_offline(struct hosting *hosting)
 {
     struct hosted *h, *next;
     HASH_ITER(hh, hosting->table, h, next)
-    if (h->status == HOSTED_OPEN && log_offline_reason(partition_log(h->partition)))
-        close_offline(h);
+    if (h->status == HOSTED_OPEN && log_offline_reason(partition_log(h->partition))) {
+        if (log_sync_failed(partition_log(h->partition)))
+            leave_offline(h);
+        else
+            close_offline(h);
+    }
 }
 
 static void say_progress(struct hosting *hosting, int64_t now_ms)

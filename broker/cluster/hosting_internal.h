@@ -9,7 +9,7 @@
  *    FAILED -----------------------------------------------------------> LEAVING
  *
  * A log that went offline is let go of in the same way, and is FAILED once it was closed: OPEN, LEAVING (with
- * HOSTED_END_REOPEN), FAILED.
+ * HOSTED_END_REOPEN), FAILED. One whose sync failed stays OPEN.
  */
 #ifndef BROOK_CLUSTER_HOSTING_INTERNAL_H
 #define BROOK_CLUSTER_HOSTING_INTERNAL_H
@@ -53,6 +53,7 @@ struct hosted {
     bool is_cancelled; /* the broker stops: the log was not opened */
     bool is_unwanted;
     bool is_configuring;
+    bool is_told_offline; /* the log is offline for good, and that was said: never opened anew */
     enum hosted_end end;
     int32_t led_epoch;           /* -1: not led here */
     int32_t barred_epoch;        /* not to be led at this one or a lower: records of it were lost. -1: none */
@@ -69,6 +70,7 @@ struct hosted {
     struct disk_job job;
     struct inbox_item released;
     struct log *log; /* between job and table */
+    bool has_sync_failed; /* from the leave job: while the last readers held the log */
     struct log_recovery recovery;
     int err;
     struct brook_error error;
@@ -115,6 +117,8 @@ struct hosting {
 struct hosted *hosted_add(struct hosting *hosting, struct host_dir *dir, const char *topic, int32_t number);
 void hosted_remove(struct hosted *h); /* out of the table, and freed */
 const char *hosted_subject(const struct hosted *h, int32_t epoch, char buffer[HOSTED_SUBJECT_BYTES]);
+/* Say that the log is not opened anew, and see to that. */
+void hosted_tell_offline(struct hosted *h, const char *reason);
 void hosting_check_closed(struct hosting *hosting);
 
 /* hosting_disk.c */
