@@ -49,6 +49,14 @@ struct net_settings room_settings_net(const struct settings *s)
     };
 }
 
+static struct durability durability(const struct settings *s)
+{
+    struct durability d = {.flush_messages = s->log_flush_interval_messages,
+                           .flush_ms = s->log_flush_interval_ms};
+    topic_config_parse_durability(s->log_durability, &d.mode); /* the table lets known names through only */
+    return d;
+}
+
 struct cluster_settings room_settings_cluster(const struct settings *s)
 {
     return (struct cluster_settings){
@@ -68,6 +76,7 @@ struct cluster_settings room_settings_cluster(const struct settings *s)
                                    .retention_ms = settings_retention_ms(s),
                                    .retention_bytes = s->log_retention_bytes,
                                    .file_delete_delay_ms = s->log_segment_delete_delay_ms},
+                           .durability = durability(s),
                            .message_bytes_max = s->message_max_bytes,
                            .min_insync_replicas = s->min_insync_replicas},
     };

@@ -107,13 +107,9 @@ static char *trim(char *text)
 
 static void say_unknown(const char *name, const char *where, struct settings_faults *faults)
 {
-    if (strcmp(name, "durability") == 0 || strcmp(name, "log.durability") == 0)
-        settings_fault(
-            faults,
-            "%s: %s is not offered by this version: an acknowledged record is in the page cache of the "
-            "replicas that "
-            "acks asked for, and reaches the disk a little later",
-            where, name);
+    if (strcmp(name, "durability") == 0)
+        settings_fault(faults, "%s: there is no setting %s: it is a topic's, and log.durability is its default",
+                       where, name);
     else
         settings_fault(faults, "%s: there is no setting %s", where, name);
 }

@@ -43,6 +43,9 @@ struct settings {
     int32_t log_index_size_max_bytes;
     int32_t log_index_interval_bytes;
     int64_t log_segment_delete_delay_ms;
+    char *log_durability;
+    int64_t log_flush_interval_messages;
+    int64_t log_flush_interval_ms;
     /* connections and requests */
     int32_t max_connections;
     int32_t max_connections_per_ip;

@@ -66,6 +66,15 @@ const struct setting settings_table[] = {
         "An index entry for so many bytes of records."),
     LONG("log.segment.delete.delay.ms", log_segment_delete_delay_ms, "60000", 0, 86400000, "ms", STATIC,
          "Removed files are kept under another name for so long."),
+    CHOICE("log.durability", log_durability, "replicated", "fsync|replicated|interval", STATIC,
+           "What an acknowledgement of acks=all means: on stable storage; in the page cache of the replicas in "
+           "sync; or likewise, but shown to consumers once flushed. Topics may say otherwise (durability)."),
+    LONG("log.flush.interval.messages", log_flush_interval_messages, "10000", 1, INT64_MAX, "records",
+         STATIC,
+         "With durability interval: records that may lie unflushed. Topics may say otherwise "
+         "(flush.messages)."),
+    LONG("log.flush.interval.ms", log_flush_interval_ms, "1000", 0, INT64_MAX, "ms", STATIC,
+         "And for how long. Topics may say otherwise (flush.ms)."),
 
     INT("max.connections", max_connections, "10000", 1, 1000000, "connections", RUN_TIME,
         "More are closed at once."),

@@ -19,6 +19,14 @@ const char *hosted_subject(const struct hosted *h, int32_t epoch, char buffer[HO
     return buffer;
 }
 
+void hosted_tell_offline(struct hosted *h, const char *reason)
+{
+    char subject[HOSTED_SUBJECT_BYTES];
+    h->is_told_offline = true;
+    diag_log(h->hosting->diag, DIAG_ERROR, hosted_subject(h, h->led_epoch, subject),
+             "the log stays offline and is not opened anew until the broker is started again: %s", reason);
+}
+
 /* ---- life ------------------------------------------------------------------------------------------- */
 
 static int add_dirs(struct hosting *hosting, const struct hosting_settings *settings)
@@ -56,6 +64,8 @@ int hosting_new(const struct hosting_settings *settings, struct inbox *inbox,
     int err = add_dirs(hosting, settings);
     if (!err)
         err = disk_pool_new(settings->disk_threads, inbox, &hosting->pool);
+    if (!err)
+        err = flusher_new(FLUSHER_THREADS_MAX, &hosting->flusher);
     if (err) {
         hosting_free(hosting);
         return err;
@@ -69,6 +79,7 @@ void hosting_free(struct hosting *hosting)
     if (!hosting)
         return;
     atomic_store(&hosting->stop_duties, true);
+    flusher_stop(hosting->flusher);
     disk_pool_free(hosting->pool);
     struct hosted *h, *next;
     HASH_ITER(hh, hosting->table, h, next)
@@ -78,6 +89,7 @@ void hosting_free(struct hosting *hosting)
         pthread_mutex_destroy(&hosting->dirs[i].lock);
         free(hosting->dirs[i].path);
     }
+    flusher_free(hosting->flusher);
     free(hosting->dirs);
     free(hosting->cluster_id);
     free(hosting);
@@ -245,6 +257,16 @@ static void mark_unwanted(struct hosted *h, const char *why)
         stop_leading(h, why);
 }
 
+static void follow_durability(struct hosted *h, const struct durability *d)
+{
+    if (h->is_durability_set && h->durability.mode == d->mode && h->durability.flush_ms == d->flush_ms &&
+        h->durability.flush_messages == d->flush_messages)
+        return;
+    h->durability = *d;
+    h->is_durability_set = true;
+    partition_set_durability(h->partition, d);
+}
+
 static void follow_partition(struct hosting *hosting, const struct image_topic *topic, int32_t number)
 {
     struct hosted *h = find(hosting, topic->name, number);
@@ -258,6 +280,7 @@ static void follow_partition(struct hosting *hosting, const struct image_topic *
         return;
     if (!h->is_configuring && memcmp(&h->log_settings, &topic->config.log, sizeof h->log_settings) != 0)
         hosted_configure(h, &topic->config.log);
+    follow_durability(h, &topic->config.durability);
     follow_role(h, &topic->partitions[number]);
 }
 
@@ -337,6 +360,7 @@ void hosting_check_closed(struct hosting *hosting)
     if (!hosting->is_closing || hosting->is_closed || hosting->opening || hosting->leaving ||
         hosting->duties || hosting->dirs_pending)
         return;
+    flusher_stop(hosting->flusher); /* closing syncs the logs, and they are taken out of their partitions */
     struct hosted *h, *next;
     HASH_ITER(hh, hosting->table, h, next)
     if (h->status == HOSTED_OPEN)
@@ -366,7 +390,7 @@ static int64_t retry_failed(struct hosting *hosting, int64_t now_ms)
     if (!hosting->failed)
         return next;
     for (struct hosted *h = hosting->table; h; h = h->hh.next) {
-        if (h->status != HOSTED_FAILED || h->is_unwanted)
+        if (h->status != HOSTED_FAILED || h->is_unwanted || h->is_told_offline)
             continue;
         if (!h->retry_ms)
             h->retry_ms = now_ms + HOSTING_RETRY_MS;
@@ -376,6 +400,14 @@ static int64_t retry_failed(struct hosting *hosting, int64_t now_ms)
             next = sooner(next, h->retry_ms);
     }
     return next;
+}
+
+/* Opened anew it would take for written what is in the page cache only. It can still be read, and answers appends
+ * with the reason. */
+static void leave_offline(struct hosted *h)
+{
+    if (!h->is_told_offline)
+        hosted_tell_offline(h, log_offline_reason(partition_log(h->partition)));
 }
 
 /* What it holds is looked at again as after a crash: nobody knows what of it is on the disk. */
@@ -395,8 +427,12 @@ static void look_for_offline(struct hosting *hosting)
 {
     struct hosted *h, *next;
     HASH_ITER(hh, hosting->table, h, next)
-    if (h->status == HOSTED_OPEN && log_offline_reason(partition_log(h->partition)))
-        close_offline(h);
+    if (h->status == HOSTED_OPEN && log_offline_reason(partition_log(h->partition))) {
+        if (log_sync_failed(partition_log(h->partition)))
+            leave_offline(h);
+        else
+            close_offline(h);
+    }
 }
 
 static void say_progress(struct hosting *hosting, int64_t now_ms)

@@ -3,9 +3,10 @@
  * Opens what the data directories hold, makes what the image assigns to this broker, leads what its state
  * says, and gives up what is not in the image any more. Everything that touches a disk is done on disk
  * threads; the retention and checkpoint timers live here. A log that goes offline is closed and, after
- * HOSTING_RETRY_MS, opened anew as after a crash; until then the partition is not led. A partition that is
- * given up is let go by the last holder of a reference: only then its log is removed or set aside. At the
- * end, when nobody uses partitions any more, nobody is waited for.
+ * HOSTING_RETRY_MS, opened anew as after a crash; until then the partition is not led. One whose sync failed
+ * stays as it is, readable and offline, until the process ends. A partition that is given up is let go by the
+ * last holder of a reference: only then its log is removed or set aside. At the end, when nobody uses
+ * partitions any more, nobody is waited for.
  *
  * What this does not know: ZooKeeper. What is deleted and what is merely unknown it is told by its caller.
  * The cluster thread's alone.

@@ -109,7 +109,9 @@ static void opened(struct hosted *h)
         return failed(h);
     }
     partition_on_release(partition, released_by_last, h);
+    partition_use_flusher(partition, h->hosting->flusher);
     h->partition = partition;
+    h->is_durability_set = false;
     h->status = HOSTED_OPEN;
     say_recovered(h);
     h->is_new = false;
@@ -185,6 +187,7 @@ static void leave_run(struct disk_job *job)
         return;
     }
     if (h->end == HOSTED_END_REOPEN) {
+        h->has_sync_failed = log_sync_failed(h->log);
         log_close(TAKE(h->log)); /* that it was not a clean end is why it is closed */
         return;
     }
@@ -230,6 +233,8 @@ static void leave_done(struct disk_job *job)
         h->status = HOSTED_FAILED;
         h->retry_ms = 0;
         hosting->failed++;
+        if (h->has_sync_failed)
+            hosted_tell_offline(h, "a sync failed while it was closed");
         hosting->events.changed(hosting->events.arg, h->topic, h->number);
     } else {
         AUTO_FREE char *topic = strdup(h->topic);

@@ -169,7 +169,7 @@ static void checkpoint_run(struct disk_job *job)
             continue;
         struct log *log = partition_log(item->partition);
         if (!log_offline_reason(log))
-            log_flush(log);
+            partition_flush(item->partition);
         partition_marks(item->partition, &marks);
         item->recovery_point = log_durable_end(log);
         item->start_offset = marks.log_start;

@@ -9,7 +9,7 @@
  *    FAILED -----------------------------------------------------------> LEAVING
  *
  * A log that went offline is let go of in the same way, and is FAILED once it was closed: OPEN, LEAVING (with
- * HOSTED_END_REOPEN), FAILED.
+ * HOSTED_END_REOPEN), FAILED. One whose sync failed stays OPEN.
  */
 #ifndef BROOK_CLUSTER_HOSTING_INTERNAL_H
 #define BROOK_CLUSTER_HOSTING_INTERNAL_H
@@ -18,6 +18,7 @@
 #include "broker/cluster/hosting.h"
 #include "broker/partition/partition.h"
 #include "broker/storage/data_dir.h"
+#include "broker/storage/flusher.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -52,6 +53,7 @@ struct hosted {
     bool is_cancelled; /* the broker stops: the log was not opened */
     bool is_unwanted;
     bool is_configuring;
+    bool is_told_offline; /* the log is offline for good, and that was said: never opened anew */
     enum hosted_end end;
     int32_t led_epoch;           /* -1: not led here */
     int32_t barred_epoch;        /* not to be led at this one or a lower: records of it were lost. -1: none */
@@ -59,6 +61,8 @@ struct hosted {
     int32_t epoch_before;        /* the last one it was led at */
     struct partition *partition; /* OPEN: our reference */
     struct log_settings log_settings; /* in force */
+    struct durability durability;     /* likewise, once `is_durability_set` */
+    bool is_durability_set;
     struct log_hint hint;
     int64_t high_watermark;
     int64_t retry_ms;
@@ -66,6 +70,7 @@ struct hosted {
     struct disk_job job;
     struct inbox_item released;
     struct log *log; /* between job and table */
+    bool has_sync_failed; /* from the leave job: while the last readers held the log */
     struct log_recovery recovery;
     int err;
     struct brook_error error;
@@ -83,6 +88,7 @@ struct hosting {
     struct inbox *inbox;
     struct hosting_events events;
     struct disk_pool *pool;
+    struct flusher *flusher;
     struct hosted *table;
     int64_t broker_epoch;
     int64_t clean_from;
@@ -111,6 +117,8 @@ struct hosting {
 struct hosted *hosted_add(struct hosting *hosting, struct host_dir *dir, const char *topic, int32_t number);
 void hosted_remove(struct hosted *h); /* out of the table, and freed */
 const char *hosted_subject(const struct hosted *h, int32_t epoch, char buffer[HOSTED_SUBJECT_BYTES]);
+/* Say that the log is not opened anew, and see to that. */
+void hosted_tell_offline(struct hosted *h, const char *reason);
 void hosting_check_closed(struct hosting *hosting);
 
 /* hosting_disk.c */

@@ -16,28 +16,44 @@ struct setting {
     int64_t min;
     int64_t max;
     const char *description;
+    const char *const *names; /* of the values from 0 to `max`; NULL: it is a number */
 };
 
 #define FIELD(member) offsetof(struct topic_config, member), sizeof(((struct topic_config *)0)->member)
 
+static const char *const durability_names[] = {
+    [DURABILITY_FSYNC] = "fsync",
+    [DURABILITY_REPLICATED] = "replicated",
+    [DURABILITY_INTERVAL] = "interval",
+};
+
 static const struct setting settings[] = {
+    {"durability", FIELD(durability.mode), 0, DURABILITY_INTERVAL,
+     "What an acknowledgement of acks=all means. fsync: on stable storage; replicated: in the page cache of "
+     "all replicas in sync; interval: likewise, and consumers see a record once it is flushed.",
+     durability_names},
     {"file.delete.delay.ms", FIELD(log.file_delete_delay_ms), 0, INT64_MAX,
-     "How long removed segment files stay on disk under their .deleted name."},
+     "How long removed segment files stay on disk under their .deleted name.", NULL},
+    {"flush.messages", FIELD(durability.flush_messages), 1, INT64_MAX,
+     "With durability=interval: records that may lie unflushed.", NULL},
+    {"flush.ms", FIELD(durability.flush_ms), 0, INT64_MAX,
+     "With durability=interval: how many milliseconds a record may lie unflushed.", NULL},
     {"index.interval.bytes", FIELD(log.index_interval_bytes), 0, INT32_MAX,
-     "Bytes of log between two entries of the offset index."},
+     "Bytes of log between two entries of the offset index.", NULL},
     {"max.message.bytes", FIELD(message_bytes_max), 64, 100 << 20,
-     "Largest record batch, in bytes, that the topic takes."},
+     "Largest record batch, in bytes, that the topic takes.", NULL},
     {"min.insync.replicas", FIELD(min_insync_replicas), 1, ZNODE_REPLICAS_MAX,
-     "Replicas that must be in sync for a produce with acks=all."},
+     "Replicas that must be in sync for a produce with acks=all.", NULL},
     {"retention.bytes", FIELD(log.retention_bytes), -1, INT64_MAX,
-     "Bytes of log that a partition keeps; -1: without limit."},
+     "Bytes of log that a partition keeps; -1: without limit.", NULL},
     {"retention.ms", FIELD(log.retention_ms), -1, INT64_MAX,
-     "Age in milliseconds at which records are removed; -1: never."},
-    {"segment.bytes", FIELD(log.segment_bytes), 1024, INT32_MAX, "Bytes at which a new segment is begun."},
+     "Age in milliseconds at which records are removed; -1: never.", NULL},
+    {"segment.bytes", FIELD(log.segment_bytes), 1024, INT32_MAX, "Bytes at which a new segment is begun.",
+     NULL},
     {"segment.index.bytes", FIELD(log.segment_index_bytes), 64, INT32_MAX,
-     "Largest size of a segment's index file, in bytes."},
+     "Largest size of a segment's index file, in bytes.", NULL},
     {"segment.ms", FIELD(log.segment_ms), 1, INT64_MAX,
-     "Age in milliseconds at which a new segment is begun even if the old one is not full."},
+     "Age in milliseconds at which a new segment is begun even if the old one is not full.", NULL},
 };
 #define SETTINGS_COUNT (sizeof settings / sizeof settings[0])
 
@@ -85,17 +101,36 @@ static bool parse(const char *text, int64_t *ret)
     return true;
 }
 
+static bool find_name(const struct setting *s, const char *text, int64_t *ret)
+{
+    for (int64_t i = 0; i <= s->max; i++)
+        if (!strcmp(s->names[i], text)) {
+            *ret = i;
+            return true;
+        }
+    return false;
+}
+
+bool topic_config_parse_durability(const char *name, int32_t *ret_mode)
+{
+    int64_t mode;
+    if (!find_name(find_setting("durability"), name, &mode))
+        return false;
+    *ret_mode = (int32_t)mode;
+    return true;
+}
+
 static int apply_entry(struct topic_config *config, const struct znode_config_entry *entry,
                        struct brook_error *error)
 {
-    if (!strcmp(entry->key, "durability"))
-        return brook_error_set(error, BROOK_E_INVALID_CONFIG,
-                               "durability: this version does not offer the setting");
     const struct setting *s = find_setting(entry->key);
     if (!s)
         return brook_error_set(error, BROOK_E_INVALID_CONFIG, "%.100s: no such topic setting", entry->key);
     int64_t value;
-    if (!parse(entry->value, &value))
+    if (s->names && !find_name(s, entry->value, &value))
+        return brook_error_set(error, BROOK_E_INVALID_CONFIG, "%s: there is no \"%.60s\"", s->key,
+                               entry->value);
+    if (!s->names && !parse(entry->value, &value))
         return brook_error_set(error, BROOK_E_INVALID_CONFIG, "%s: \"%.60s\" is not a whole number", s->key,
                                entry->value);
     if (value < s->min || value > s->max)
@@ -134,7 +169,11 @@ void topic_config_visit(const struct topic_config *config, topic_config_visitor 
 {
     for (size_t i = 0; i < SETTINGS_COUNT; i++) {
         char value[24];
-        snprintf(value, sizeof value, "%" PRId64, load(config, &settings[i]));
+        int64_t number = load(config, &settings[i]);
+        if (settings[i].names)
+            snprintf(value, sizeof value, "%s", settings[i].names[number]);
+        else
+            snprintf(value, sizeof value, "%" PRId64, number);
         visitor(arg, settings[i].key, value, settings[i].description);
     }
 }

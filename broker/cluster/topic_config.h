@@ -4,6 +4,7 @@
 #ifndef BROOK_CLUSTER_TOPIC_CONFIG_H
 #define BROOK_CLUSTER_TOPIC_CONFIG_H
 
+#include "broker/partition/durability.h"
 #include "broker/storage/log.h"
 #include "proto/base/err.h"
 
@@ -12,18 +13,21 @@ struct znode_config;
 struct topic_config {
     struct log_settings log;      /* segment.bytes, segment.ms, segment.index.bytes, index.interval.bytes,
                                      retention.ms, retention.bytes, file.delete.delay.ms */
+    struct durability durability; /* durability, flush.messages, flush.ms */
     int32_t message_bytes_max;    /* max.message.bytes */
     int32_t min_insync_replicas;  /* min.insync.replicas */
 };
 
-/* Apply `entries` over `defaults`. Unknown keys, bad values and `durability` (not offered by this version) are
- * refused with -BROOK_E_INVALID_CONFIG and a sentence that names the key. */
+/* Apply `entries` over `defaults`. Unknown keys and bad values are refused with -BROOK_E_INVALID_CONFIG and a
+ * sentence that names the key. */
 int topic_config_apply(const struct topic_config *defaults, const struct znode_config *entries,
                        struct topic_config *ret, struct brook_error *error);
 /* The same for settings that are in force already (somebody may have written the znode by hand): entries that can not
  * be used are left out. Returns how many those were; `error` then says what is wrong with the first. */
 size_t topic_config_apply_usable(const struct topic_config *defaults, const struct znode_config *entries,
                                  struct topic_config *ret, struct brook_error *error);
+/* A mode of durability by its name. Returns false when there is none of that name. */
+bool topic_config_parse_durability(const char *name, int32_t *ret_mode);
 /* Each setting's key, effective value as text, and sentence. */
 typedef void topic_config_visitor(void *arg, const char *key, const char *value, const char *description);
 void topic_config_visit(const struct topic_config *config, topic_config_visitor *visitor, void *arg);

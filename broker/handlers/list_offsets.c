@@ -13,7 +13,7 @@ struct lookup {
     struct disk_work work;
     struct partition *partition; /* a reference while a disk thread looks */
     int64_t wanted;
-    int64_t high_watermark;
+    int64_t visible_end;
     size_t expanded_bytes_max;
     int32_t leader_epoch;
     int64_t offset;
@@ -75,10 +75,10 @@ static void one_is_done(struct listing *listing)
 static void find_time(struct disk_work *work)
 {
     struct lookup *l = CONTAINER_OF(work, struct lookup, work);
-    int r = log_find_time(partition_log(l->partition), l->wanted, l->high_watermark, l->expanded_bytes_max,
+    int r = log_find_time(partition_log(l->partition), l->wanted, l->visible_end, l->expanded_bytes_max,
                           &l->offset, &l->timestamp);
     if (r == -BROOK_E_NOT_FOUND) {
-        l->offset = l->high_watermark;
+        l->offset = l->visible_end;
         l->timestamp = -1;
     } else if (r < 0) {
         brook_error_set(&l->error, r, "partition %s/%d: can not look for time %" PRId64 ": %s",
@@ -112,12 +112,12 @@ static void look(struct request *r, struct lookup *l, const Brook__ListOffsetsPa
         l->offset = marks.log_start;
         break;
     case BROOK__OFFSET_QUERY__LATEST:
-        l->offset = marks.high_watermark;
+        l->offset = marks.visible_end;
         break;
     case BROOK__OFFSET_QUERY__BY_TIME:
         l->partition = partition_ref(p);
         l->wanted = entry->timestamp;
-        l->high_watermark = marks.high_watermark;
+        l->visible_end = marks.visible_end;
         l->expanded_bytes_max = r->loop->settings->expanded_bytes_max;
         l->work = (struct disk_work){.run = find_time, .done = time_found};
         l->listing->pending++;

@@ -129,7 +129,7 @@ static int read_log(struct pull_entry *e, struct partition *p, const struct pull
     return r;
 }
 
-/* There is something for the entry below the high watermark. */
+/* There is something for the entry below what it may see. */
 static void look_at_data(struct answer *a, struct pull_entry *e, const struct view_topic *topic,
                          struct partition *p, const struct partition_marks *marks)
 {
@@ -142,7 +142,7 @@ static void look_at_data(struct answer *a, struct pull_entry *e, const struct vi
     size_t most = e->bytes_max < left ? e->bytes_max : left;
     /* The envelope has its share of the frame too. */
     size_t first_bytes_max = a->request->loop->settings->frame_bytes_max / 8 * 7;
-    const struct pull_look k = {e->offset, marks->high_watermark, most, is_first, first_bytes_max};
+    const struct pull_look k = {e->offset, marks->visible_end, most, is_first, first_bytes_max};
     int r = read_log(e, p, &k, &range);
     if (r == -BROOK_E_LOCKED)
         return;
@@ -182,7 +182,7 @@ static bool look_once(struct answer *a, struct pull_entry *e)
         add_error(a, e, &error, &marks);
         return false;
     }
-    if (e->offset < marks.high_watermark) {
+    if (e->offset < marks.visible_end) {
         look_at_data(a, e, topic, p, &marks);
         return false;
     }
@@ -275,7 +275,7 @@ static void wait_for_more(struct pull_session *s, struct pull_entry *e)
         if (request_find_led(s->loop, &topic_id, e->key.partition, -1, &topic, &p, NULL) < 0)
             return;
         partition_marks(p, &marks);
-        if (pull_entry_wait(e, p, marks.high_watermark > e->offset ? marks.high_watermark : e->offset))
+        if (pull_entry_wait(e, p, marks.visible_end > e->offset ? marks.visible_end : e->offset))
             return;
     }
 }

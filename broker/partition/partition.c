@@ -22,7 +22,11 @@ int partition_new(const char *topic, int32_t number, const uint8_t topic_id[16],
     p->log = *log;
     *log = NULL;
     p->log_end = log_end_offset(p->log);
+    p->durable_end = log_durable_end(p->log);
     p->high_watermark = p->log_end;
+    p->durability = (struct durability){.mode = DURABILITY_REPLICATED,
+                                        .flush_messages = DURABILITY_FLUSH_MESSAGES_DEFAULT,
+                                        .flush_ms = DURABILITY_FLUSH_MS_DEFAULT};
     *ret_partition = p;
     return 0;
 }
@@ -84,10 +88,16 @@ struct log *partition_log(struct partition *p)
 
 /* ---- marks ------------------------------------------------------------------------------------------ */
 
-/* With one replica what is in the log is replicated as far as it ever will be. */
-static int64_t replicated_end(const struct partition *p)
+/* How far this replica holds its records safely. With one replica that is the high watermark's limit. */
+static int64_t safe_end(const struct partition *p)
 {
-    return p->log_end;
+    return p->durability.mode == DURABILITY_FSYNC ? p->durable_end : p->log_end;
+}
+
+int64_t partition_visible_end(const struct partition *p)
+{
+    bool is_bounded = p->durability.mode == DURABILITY_INTERVAL && p->durable_end < p->high_watermark;
+    return is_bounded ? p->durable_end : p->high_watermark;
 }
 
 static void release_appends(struct partition *p, struct outbox *o)
@@ -100,7 +110,7 @@ static void release_waiters(struct partition *p, struct outbox *o)
 {
     for (struct partition_waiter *w = p->waiters, *next; w; w = next) {
         next = w->next;
-        if (w->offset < p->high_watermark)
+        if (w->offset < partition_visible_end(p))
             outbox_wake(o, w);
     }
 }
@@ -108,7 +118,9 @@ static void release_waiters(struct partition *p, struct outbox *o)
 void partition_advance(struct partition *p, int64_t log_end, struct outbox *o)
 {
     p->log_end = log_end;
-    int64_t end = replicated_end(p);
+    if (p->durable_end > log_end)
+        p->durable_end = log_end;
+    int64_t end = safe_end(p);
     if (p->is_leader && end > p->high_watermark)
         p->high_watermark = end;
     if (p->high_watermark > log_end) /* only a truncation, which no leader does */
@@ -123,6 +135,7 @@ void partition_marks(struct partition *p, struct partition_marks *ret)
     *ret = (struct partition_marks){
         .log_start = log_start_offset(p->log),
         .high_watermark = p->high_watermark,
+        .visible_end = partition_visible_end(p),
         .log_end = p->log_end,
         .leader_epoch = p->leader_epoch,
         .is_leader = p->is_leader,
@@ -144,6 +157,7 @@ int partition_lead(struct partition *p, int32_t leader_epoch)
     p->leader_epoch = leader_epoch;
     p->is_leader = true;
     partition_advance(p, log_end_offset(p->log), &o);
+    partition_want_flush(p);
     pthread_mutex_unlock(&p->state);
     outbox_post(&o, NULL, NULL);
     return 0;
@@ -166,6 +180,7 @@ void partition_stop_leading(struct partition *p)
     refuse_all(&p->unacked, &o);
     while (p->waiters)
         outbox_wake(&o, p->waiters);
+    partition_hurry_flush(p); /* who ends the partition waits for the last reference */
     pthread_mutex_unlock(&p->state);
     outbox_post(&o, NULL, NULL);
 }
@@ -203,13 +218,14 @@ int partition_delete(struct partition *p)
 bool partition_wait(struct partition *p, struct partition_waiter *w)
 {
     pthread_mutex_lock(&p->state);
-    bool wait = p->is_leader && w->offset >= p->high_watermark;
+    bool wait = p->is_leader && w->offset >= partition_visible_end(p);
     if (wait) {
         w->next = p->waiters;
         w->previous = &p->waiters;
         if (w->next)
             w->next->previous = &w->next;
         p->waiters = w;
+        partition_want_flush(p);
     }
     pthread_mutex_unlock(&p->state);
     return wait;

@@ -11,15 +11,19 @@
 #ifndef BROOK_PARTITION_PARTITION_H
 #define BROOK_PARTITION_PARTITION_H
 
+#include "broker/partition/durability.h"
 #include "broker/storage/log.h"
 #include "proto/base/inbox.h"
 
+struct flusher;
 struct partition;
 
 /* Appends written in one go by partition_drain(): at least one, then as many as stay within these. They bound
  * how long one write takes. */
 #define PARTITION_DRAIN_BYTES_MAX ((size_t)8 << 20)
 #define PARTITION_DRAIN_BATCHES_MAX 1024
+/* When nobody waits for the disk, an `fsync` partition is flushed this long after an append. */
+#define PARTITION_LAZY_FLUSH_MS 100
 /* Writes in a row that one loop does before it passes the rest on to the loop that waits for them. */
 #define PARTITION_DRAIN_ROUNDS_MAX 4
 
@@ -35,6 +39,9 @@ int partition_unref(struct partition *p);
  * instead of its being closed, on the thread that dropped the reference. To be set before the partition is
  * shared. */
 void partition_on_release(struct partition *p, void (*released)(void *arg, struct log *log), void *arg);
+/* The flusher that syncs the log from now on; borrowed, and stopped before the log is taken out or closed. To
+ * be set before the partition is shared. Without one, nothing is flushed but by partition_flush(). */
+void partition_use_flusher(struct partition *p, struct flusher *flusher);
 /* At the very end, when nobody calls the partition any more but references may still lie about: take the log
  * out of it. The partition is good for partition_unref() only from then on, and calls nobody. */
 struct log *partition_take_log(struct partition *p);
@@ -59,11 +66,22 @@ bool partition_is_leader(struct partition *p, int32_t *ret_epoch);
 struct partition_marks {
     int64_t log_start;
     int64_t high_watermark;
+    int64_t visible_end; /* consumers read below it; at most the high watermark (durability.h) */
     int64_t log_end;
     int32_t leader_epoch;
     bool is_leader;
 };
 void partition_marks(struct partition *p, struct partition_marks *ret);
+
+/* ---- durability ------------------------------------------------------------------------------------- */
+
+/* From now on. A new partition is `replicated`. The high watermark is not lowered; with `interval` what
+ * consumers see may be until the next flush. */
+void partition_set_durability(struct partition *p, const struct durability *durability);
+/* Flush the log now, on the calling thread, and let those go who waited for it. Returns log_flush()'s result.
+ * When it fails the log is offline, and appends that wait for the high watermark are answered
+ * BROOK_E_STORAGE_ERROR. */
+int partition_flush(struct partition *p);
 
 /* ---- append ----------------------------------------------------------------------------------------- */
 
@@ -101,7 +119,7 @@ void partition_with_append_lock(struct partition *p, void (*work)(struct partiti
 
 /* ---- waiting for data ------------------------------------------------------------------------------- */
 
-/* A reader that waits until there is something at `offset` below the high watermark. Embedded; one shot. */
+/* A reader that waits until there is something at `offset` below the visible end. Embedded; one shot. */
 struct partition_waiter {
     struct partition_waiter *next;
     struct partition_waiter **previous; /* NULL: not registered */

@@ -123,9 +123,12 @@ static void settle(struct partition *p, struct group *g, int result, const struc
             outbox_answer(o, a, 0, NULL);
         else if (!p->is_leader) /* stored, but whether it stays is the next leader's to say */
             outbox_answer(o, a, BROOK_E_NOT_LEADER, NULL);
+        else if (log_offline_reason(p->log)) /* a flush has failed since: nobody would answer it any more */
+            outbox_answer(o, a, BROOK_E_STORAGE_ERROR, log_offline_reason(p->log));
         else
             append_list_push(&p->unacked, a);
     }
+    partition_want_flush(p);
     pthread_mutex_unlock(&p->state);
 }
 
@@ -222,6 +225,7 @@ void partition_with_append_lock(struct partition *p, void (*work)(struct partiti
     work(p, arg);
     pthread_mutex_lock(&p->state);
     partition_advance(p, log_end_offset(p->log), &o);
+    partition_want_flush(p);
     pthread_mutex_unlock(&p->state);
     pthread_mutex_unlock(&p->append);
     outbox_post(&o, NULL, NULL);

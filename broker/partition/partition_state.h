@@ -7,6 +7,7 @@
 #define BROOK_PARTITION_STATE_H
 
 #include "broker/partition/partition.h"
+#include "broker/storage/flusher.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -32,12 +33,20 @@ struct partition {
     bool is_leader;
     int32_t leader_epoch;
     int64_t log_end;
+    int64_t durable_end; /* as of the last flush that was looked at */
     int64_t high_watermark;
+    struct durability durability;
     struct append_list queue;   /* to be written */
     struct append_list unacked; /* written, waiting for the high watermark; rising offsets */
     struct partition_waiter *waiters;
     struct inbox_item hand_over; /* asks a loop to drain */
     struct inbox *hand_over_to;  /* NULL: not posted */
+
+    struct flusher *flusher; /* NULL: none */
+    struct flusher_entry flush;
+    bool is_flushing;       /* the flusher has `flush`, and with it a reference to the partition */
+    bool is_flush_hurried;  /* as far as this side knows, it does not wait for its time */
+    int64_t dirty_since_ns; /* about when the oldest unflushed record came; 0: not known */
 };
 
 /* Answers and wake-ups collected under `state`, given out without it. */
@@ -59,6 +68,13 @@ void outbox_wake(struct outbox *o, struct partition_waiter *w);
 void outbox_post(struct outbox *o, struct inbox *own, struct outbox *mine);
 /* Run the answers and wake-ups of the calling loop. */
 void outbox_run(struct outbox *mine);
+
+/* Under `state`: see to it that the log is flushed when its durability, and who waits, ask for it. */
+void partition_want_flush(struct partition *p);
+/* Under `state`: if the flusher holds the partition until a later time, let it come to an end now. */
+void partition_hurry_flush(struct partition *p);
+/* Under `state`: the first offset that consumers do not see. */
+int64_t partition_visible_end(const struct partition *p);
 
 /* Under `state`: the log ends at `log_end` now. Moves the marks, and what they release into `o`. */
 void partition_advance(struct partition *p, int64_t log_end, struct outbox *o);

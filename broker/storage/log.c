@@ -40,6 +40,11 @@ const char *log_offline_reason(struct log *log)
     return log->offline ? log->offline_reason : NULL;
 }
 
+bool log_sync_failed(const struct log *log)
+{
+    return log->sync_failed;
+}
+
 int log_check_online(struct log *log, struct brook_error *error)
 {
     const char *reason = log_offline_reason(log);
@@ -163,6 +168,7 @@ int log_flush(struct log *log)
     }
     if (carry_out_flush(log, &f) != 0) {
         /* The kernel has dropped what it could not write: another sync would answer 0 and be a lie. */
+        log->sync_failed = true;
         log_go_offline(log, "a sync failed: %s", strerror(errno));
         r = -BROOK_E_STORAGE_ERROR;
     }

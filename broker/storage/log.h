@@ -65,6 +65,9 @@ int64_t log_bytes(struct log *log);
 size_t log_segments_count(struct log *log);
 /* NULL while all is well, else why the log takes no appends any more. */
 const char *log_offline_reason(struct log *log);
+/* A sync has failed. What it was to write may be in the page cache only and count as written there: opened
+ * again without a restart of the machine, the log would seem whole and be synced in vain. */
+bool log_sync_failed(const struct log *log);
 
 /* One batch to append: whole, checked (batch_check_produced), in memory that is the caller's and writable.
  * Base offset and leader epoch are patched into it. */

@@ -50,6 +50,7 @@ struct log {
     struct doomed_segment *doomed;
 
     _Atomic bool offline;
+    _Atomic bool sync_failed; /* set before `offline` is, for that reason */
     char offline_reason[252]; /* written once, before `offline` */
 };
 

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define NOISE_BYTES ((size_t)1 << 20)
@@ -109,8 +110,9 @@ static bool make_topic(struct bench *b)
     if (!cli_number(b->cli, "partitions", 1, 1, 20000, &partitions))
         return false;
     snprintf(b->topic, sizeof b->topic, "bench-%" PRIx64, (uint64_t)clock_wall_ms());
-    if (brook_admin_create_topic(b->admin, b->topic, (int32_t)partitions, 0, NULL, 0, false, b->cli->timeout_ms,
-                                 &error) < 0)
+    struct brook_setting durability = {"durability", cli_value(b->cli, "durability")};
+    if (brook_admin_create_topic(b->admin, b->topic, (int32_t)partitions, 0, &durability, durability.value ? 1 : 0,
+                                 false, b->cli->timeout_ms, &error) < 0)
         return cli_fail("can not create a topic", &error), false;
     b->own_topic = !cli_flag(b->cli, "keep");
     return true;
@@ -205,6 +207,15 @@ int64_t bench_stored(struct bench *b)
     }
     free(positions);
     return sum;
+}
+
+int64_t bench_wait_stored(struct bench *b, int64_t records)
+{
+    int64_t until_ns = bench_now_ns() + (int64_t)b->cli->timeout_ms * 1000000;
+    int64_t stored;
+    while ((stored = bench_stored(b)) >= 0 && stored < records && bench_now_ns() < until_ns && !cli_interrupted())
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    return stored;
 }
 
 /* ---- producing ---------------------------------------------------------------------------------------- */

@@ -45,6 +45,8 @@ void bench_stop(struct bench *b);
 bool bench_fill(struct bench *b, bool with_latency);
 /* Sum over partitions of end - start; -1 after having said why not. */
 int64_t bench_stored(struct bench *b);
+/* The same, after waiting for `records` to be seen: what is not acknowledged by all may be flushed a little later. */
+int64_t bench_wait_stored(struct bench *b, int64_t records);
 /* One line for people, or the JSON object with `extra` (stolen, may be NULL) merged in. */
 int bench_report(struct bench *b, const char *what, json_t *extra);
 #endif

@@ -42,7 +42,7 @@ static int bench_produce(struct cli *cli)
             bench_warm_memory(b.records * (b.value_bytes + 16) / 10 * 11);
         bench_start(&b);
         if (before >= 0 && bench_fill(&b, true)) {
-            int64_t after = bench_stored(&b);
+            int64_t after = bench_wait_stored(&b, before + b.records);
             if (after - before == b.records)
                 code = bench_report(&b, "produce",
                                     json_pack("{s:s,s:I}", "acks", brook_config_get(cli->config, "acks"), "in_flight",
@@ -276,6 +276,7 @@ out:
 #define COMMON \
     {"records", "N", "how many records", 'n'}, {"size", "BYTES", "bytes of each value (200)", 's'}, \
     {"partitions", "N", "of the topic made for the run (1)", 'p'}, \
+    {"durability", "MODE", "likewise: fsync, replicated or interval", 0}, \
     {"keep", NULL, "keep the topic made for the run", 0}, \
     {"broker-pid", "PID", "say what this broker used as well; may be repeated", 0}
 #define PRODUCER \
@@ -297,7 +298,8 @@ const struct cli_command cmd_bench_produce = {
     .description = "Send records one by one, each value different, and measure from the first send to the last\n"
                    "acknowledgement; the log's end must then have grown by as many. Without TOPIC one is made and\n"
                    "deleted afterwards. Latency is from send to report, every 64th record.",
-    .examples = "  brook bench produce --records 5M\n  brook bench produce --one-per-request --in-flight 1000 --json\n",
+    .examples = "  brook bench produce --records 5M\n  brook bench produce --one-per-request --in-flight 1000 --json\n"
+                "  brook bench produce --one-per-request --in-flight 64 --acks all --durability fsync --records 100k\n",
     .options = produce_options, .run = bench_produce,
 };
 const struct cli_command cmd_bench_consume = {

@@ -46,7 +46,7 @@ static void writer_open(struct writer *w, struct brokers *b, int32_t partitions,
     w->room = room;
     w->acknowledged = calloc(room, 1);
     w->config = brokers_config(b);
-    ck_assert_int_eq(brook_config_set(w->config, "acks", "leader", &error), 0);
+    ck_assert_int_eq(brook_config_set(w->config, "acks", "all", &error), 0);
     ck_assert_int_eq(brook_config_set(w->config, "delivery.timeout.ms", "60000", &error), 0);
     ck_assert_msg(brook_producer_new(w->config, &w->producer, &error) == 0, "%s", error.text);
     brook_producer_on_report(w->producer, on_report, w);

@@ -323,7 +323,7 @@ START_TEST(replication_and_settings_are_checked_before_anything_is_written)
     ck_assert_ptr_nonnull(strstr(n->result.error.text, "this version keeps one replica"));
     ck_assert_int_eq(create_with(w, n, 1, "retention.mss", "1", false), BROOK_E_INVALID_CONFIG);
     ck_assert_ptr_nonnull(strstr(n->result.error.text, "retention.mss"));
-    ck_assert_int_eq(create_with(w, n, 1, "durability", "fsync", false), BROOK_E_INVALID_CONFIG);
+    ck_assert_int_eq(create_with(w, n, 1, "durability", "always", false), BROOK_E_INVALID_CONFIG);
     ck_assert_int_eq(create_with(w, n, 1, "retention.ms", "1000", true), 0);
     ck_assert(!admin_exists(w, "/config/topics/x"));
     ck_assert(!admin_exists(w, "/brokers/topics/x"));

@@ -86,6 +86,35 @@ START_TEST(records_come_back_as_they_were_written)
 }
 END_TEST
 
+START_TEST(with_interval_only_what_is_flushed_is_pulled)
+{
+    struct case_ x;
+    struct raw_pull pull;
+    int64_t first;
+    begin(&x, 1);
+    struct partition *p = fake_cluster_partition(x.rig.cluster, "t", 0);
+    struct durability seldom = {.mode = DURABILITY_INTERVAL, .flush_messages = 1000, .flush_ms = 3600000};
+    partition_set_durability(p, &seldom);
+    raw_produce(&x.writer, &x.t, 0, 100);
+    ck_assert_int_eq(partition_flush(p), 0);
+    raw_produce(&x.writer, &x.t, 0, 100);
+    raw_pull_init(&pull, &x.t, 0, 0);
+    Brook__PullResponse *r = raw_pull(&x.c, &pull);
+    ck_assert_uint_eq(count_batches(&x.c, &first), 1);
+    ck_assert_int_eq(r->partitions[0]->high_watermark, 2);
+    pull.entries[0].offset = 1;
+    pull.max_wait_ms = 10;
+    r = raw_pull(&x.c, &pull);
+    ck_assert_uint_eq(x.c.records_bytes, 0);
+    ck_assert_int_eq(status_of(r->partitions[0]), 0);
+    ck_assert_int_eq(partition_flush(p), 0);
+    raw_pull(&x.c, &pull);
+    ck_assert_uint_eq(count_batches(&x.c, &first), 1);
+    ck_assert_int_eq(first, 1);
+    end(&x);
+}
+END_TEST
+
 START_TEST(an_offset_outside_the_log_is_told_with_the_marks)
 {
     struct case_ x;
@@ -707,6 +736,7 @@ SUITE_MAIN("broker/pull", SUITE_TEST(records_come_back_as_they_were_written),
            SUITE_TEST(a_batch_larger_than_asked_for_comes_all_the_same),
            SUITE_TEST(a_long_poll_wakes_when_another_loop_appends),
            SUITE_TEST(a_long_poll_ends_at_its_time_and_not_before), SUITE_TEST(waiting_is_capped),
+           SUITE_TEST(with_interval_only_what_is_flushed_is_pulled),
            SUITE_TEST(min_bytes_waits_for_enough), SUITE_TEST(cold_records_are_read_and_sent),
            SUITE_TEST(a_session_names_only_what_changed),
            SUITE_TEST(what_was_sent_is_not_sent_again_before_it_is_named_again),

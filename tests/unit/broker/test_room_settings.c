@@ -43,6 +43,8 @@ static const struct place places[] = {
     IN("log.index.size.max.bytes", 20000001, cluster.topic_defaults.log.segment_index_bytes),
     IN("log.index.interval.bytes", 5001, cluster.topic_defaults.log.index_interval_bytes),
     IN("log.segment.delete.delay.ms", 40001, cluster.topic_defaults.log.file_delete_delay_ms),
+    IN("log.flush.interval.messages", 10001, cluster.topic_defaults.durability.flush_messages),
+    IN("log.flush.interval.ms", 1001, cluster.topic_defaults.durability.flush_ms),
     IN("max.connections", 2001, net.connections_max),
     IN("max.connections.per.ip", 2002, net.connections_per_address_max),
     IN("connections.max.idle.ms", 30001, net.idle_ms_max),
@@ -73,6 +75,7 @@ static const struct place places[] = {
 static const char *const texts[][2] = {
     {"listeners", "PLAINTEXT://127.0.0.1:1111"}, {"advertised.listeners", "there:2222"}, {"broker.rack", "north"},
     {"log.dirs", "/d/1,/d/2"}, {"zookeeper.connect", "z:3333/p"}, {"log.level", "warn"}, {"log.format", "json"},
+    {"log.durability", "interval"},
 };
 #define TEXTS_COUNT (sizeof texts / sizeof texts[0])
 
@@ -136,6 +139,7 @@ START_TEST(every_setting_arrives_where_it_belongs)
     }
     ck_assert_str_eq(rooms.cluster.rack, "north");
     ck_assert_str_eq(rooms.cluster.zookeeper_connect, "z:3333/p");
+    ck_assert_int_eq(rooms.cluster.topic_defaults.durability.mode, DURABILITY_INTERVAL);
     ck_assert_str_eq(s->listeners, "PLAINTEXT://127.0.0.1:1111");
     ck_assert_str_eq(s->advertised_listeners, "there:2222");
     ck_assert_str_eq(s->log_dirs, "/d/1,/d/2");

@@ -51,6 +51,7 @@ START_TEST(defaults_and_two_lines_are_enough)
     ck_assert_int_eq(s->message_max_bytes, 2097152);
     ck_assert_int_eq(settings_retention_ms(s), 168 * 3600000ll);
     ck_assert_int_eq(settings_roll_ms(s), 168 * 3600000ll);
+    ck_assert_str_eq(s->log_durability, "replicated");
     ck_assert_ptr_null(s->broker_rack);
     settings_free(s);
 }
@@ -142,10 +143,11 @@ START_TEST(a_comment_behind_a_value_is_refused)
 }
 END_TEST
 
-START_TEST(durability_is_refused_in_clear_words)
+START_TEST(durability_is_one_of_three_and_named_as_a_default)
 {
-    expect_fault("durability=fsync", "not offered by this version");
-    expect_fault("log.durability=fsync", "not offered by this version");
+    expect_fault("durability=fsync", "log.durability is its default");
+    expect_fault("log.durability=sometimes", "is none of fsync|replicated|interval");
+    expect_fault("log.flush.interval.messages=0", "is outside 1 to");
 }
 END_TEST
 
@@ -336,7 +338,7 @@ SUITE_MAIN("broker/settings", SUITE_TEST(defaults_and_two_lines_are_enough),
            SUITE_TEST(a_bad_zookeeper_address_is_refused),
            SUITE_TEST(an_empty_zookeeper_address_is_listed_among_other_faults),
            SUITE_TEST(a_comment_behind_a_value_is_refused),
-           SUITE_TEST(durability_is_refused_in_clear_words), SUITE_TEST(contradictions_are_refused),
+           SUITE_TEST(durability_is_one_of_three_and_named_as_a_default), SUITE_TEST(contradictions_are_refused),
            SUITE_TEST(a_file_is_read_and_overridden), SUITE_TEST(faults_of_a_file_name_their_line),
            SUITE_TEST(a_line_without_end_is_refused), SUITE_TEST(what_is_printed_reads_back_the_same),
            SUITE_TEST(the_example_file_is_what_is_printed),

@@ -7,6 +7,7 @@
 #include "tests/unit/storage/fixture.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -171,16 +172,22 @@ static int append_one(struct world *w, int64_t *ret_offset)
     return a.error.code;
 }
 
-/* Three records; then the disk refuses a sync. */
-static void go_offline(struct world *w)
+static void append_three(struct world *w)
 {
     int64_t offset;
     for (int64_t i = 0; i < 3; i++) {
         ck_assert_int_eq(append_one(w, &offset), 0);
         ck_assert_int_eq(offset, i);
     }
-    faulty_fail(FAULTY_DATASYNC, 1, 1, EIO);
-    ck_assert_int_eq(log_flush(partition_log(hosting_find(w->hosting, w->topic, 0))), -BROOK_E_STORAGE_ERROR);
+}
+
+/* Three records; then the disk refuses a write, and to take it back. */
+static void go_offline(struct world *w)
+{
+    int64_t offset;
+    append_three(w);
+    faulty_fail(FAULTY_PWRITEV | FAULTY_TRUNCATE, 1, 2, EIO);
+    ck_assert_int_eq(append_one(w, &offset), BROOK_E_STORAGE_ERROR);
     ck_assert_int_eq(append_one(w, &offset), BROOK_E_LOG_OFFLINE);
     w->now_ms += HOSTING_OFFLINE_CHECK_MS;
     hosting_tick(w->hosting, w->now_ms);
@@ -199,13 +206,41 @@ START_TEST(a_log_that_goes_offline_is_told_of_once_and_opened_anew)
         ck_assert_int_le(hosting_tick(w.hosting, ++w.now_ms), w.now_ms + HOSTING_OFFLINE_CHECK_MS);
     ck_assert_uint_eq(w.errors, 1);
     ck_assert_ptr_nonnull(strstr(w.last_error, "t/0"));
-    ck_assert_ptr_nonnull(strstr(w.last_error, "a sync failed"));
+    ck_assert_ptr_nonnull(strstr(w.last_error, "could not be cut back"));
     ck_assert(suite_wait(tick_until_hosted, &w, 5000));
     ck_assert(hosting_leads(w.hosting, w.topic, 0));
     ck_assert_int_eq(append_one(&w, &offset), 0);
     ck_assert_int_eq(offset, 3);
     ck_assert_int_eq(fixture_read_all(partition_log(hosting_find(w.hosting, w.topic, 0)), 0, true), 4);
     ck_assert_uint_eq(w.errors, 1);
+    end(&w);
+}
+END_TEST
+
+/* The page cache may hold, as written, what never reached the disk. */
+START_TEST(a_log_whose_sync_failed_is_told_of_once_and_never_opened_anew)
+{
+    struct world w;
+    int64_t offset;
+    begin(&w, "unsynced");
+    hosting_tick(w.hosting, w.now_ms);
+    append_three(&w);
+    struct partition *p = hosting_find(w.hosting, w.topic, 0);
+    faulty_fail(FAULTY_DATASYNC, 1, 1, EIO);
+    ck_assert_int_eq(log_flush(partition_log(p)), -BROOK_E_STORAGE_ERROR);
+    for (int i = 0; i < 5; i++) {
+        const struct timespec moment = {.tv_nsec = 1000000};
+        tick_until_hosted(&w);
+        nanosleep(&moment, NULL);
+    }
+    ck_assert_ptr_eq(hosting_find(w.hosting, w.topic, 0), p);
+    ck_assert_uint_eq(w.errors, 1);
+    ck_assert_ptr_nonnull(strstr(w.last_error, "t/0"));
+    ck_assert_ptr_nonnull(strstr(w.last_error, "a sync failed"));
+    ck_assert_int_eq(append_one(&w, &offset), BROOK_E_LOG_OFFLINE);
+    set_epoch(&w, 6);
+    ck_assert_int_eq(append_one(&w, &offset), BROOK_E_LOG_OFFLINE);
+    ck_assert_int_eq(fixture_read_all(partition_log(p), 0, true), 3);
     end(&w);
 }
 END_TEST
@@ -226,6 +261,49 @@ START_TEST(an_offline_log_is_opened_anew_only_when_nobody_holds_the_old_one)
     partition_unref(held);
     ck_assert(suite_wait(tick_until_hosted, &w, 5000));
     ck_assert(hosting_leads(w.hosting, w.topic, 0));
+    end(&w);
+}
+END_TEST
+
+static void *flush(void *log)
+{
+    log_flush(log);
+    return NULL;
+}
+
+static bool is_syncing(void *arg)
+{
+    (void)arg;
+    return faulty_stalled() == 1;
+}
+
+START_TEST(a_sync_that_fails_after_the_log_went_offline_counts_too)
+{
+    struct world w;
+    pthread_t thread;
+    int64_t offset;
+    begin(&w, "late");
+    ck_assert_int_eq(append_one(&w, &offset), 0);
+    struct partition *held = partition_ref(hosting_find(w.hosting, w.topic, 0));
+    /* The write, taking it back, and then the sync, which was begun first. */
+    faulty_fail(FAULTY_PWRITEV | FAULTY_TRUNCATE | FAULTY_DATASYNC, 1, 3, EIO);
+    faulty_stall(FAULTY_DATASYNC);
+    ck_assert_int_eq(pthread_create(&thread, NULL, flush, partition_log(held)), 0);
+    ck_assert(suite_wait(is_syncing, NULL, 5000));
+    ck_assert_int_eq(append_one(&w, &offset), BROOK_E_STORAGE_ERROR);
+    w.now_ms += HOSTING_OFFLINE_CHECK_MS;
+    hosting_tick(w.hosting, w.now_ms);
+    ck_assert_uint_eq(w.errors, 1);
+    faulty_release();
+    pthread_join(thread, NULL);
+    partition_unref(held);
+    for (int i = 0; i < 20; i++) {
+        const struct timespec moment = {.tv_nsec = 1000000};
+        ck_assert(!tick_until_hosted(&w));
+        nanosleep(&moment, NULL);
+    }
+    ck_assert_uint_eq(w.errors, 2);
+    ck_assert_ptr_nonnull(strstr(w.last_error, "a sync failed"));
     end(&w);
 }
 END_TEST
@@ -270,6 +348,8 @@ START_TEST(an_offline_log_can_be_given_up_and_closed)
 END_TEST
 
 SUITE_MAIN("cluster/hosting", SUITE_TEST(a_log_that_goes_offline_is_told_of_once_and_opened_anew),
+           SUITE_TEST(a_log_whose_sync_failed_is_told_of_once_and_never_opened_anew),
            SUITE_TEST(an_offline_log_is_opened_anew_only_when_nobody_holds_the_old_one),
+           SUITE_TEST(a_sync_that_fails_after_the_log_went_offline_counts_too),
            SUITE_TEST(an_epoch_whose_records_were_lost_is_not_led_again),
            SUITE_TEST(an_offline_log_can_be_given_up_and_closed))

@@ -56,8 +56,16 @@ static const struct {
     {"min.insync.replicas", "0", false},
     {"min.insync.replicas", "1", true},
     {"min.insync.replicas", "33", false},
-    {"durability", "fsync", false},
-    {"durability", "replicated", false},
+    {"durability", "fsync", true},
+    {"durability", "replicated", true},
+    {"durability", "interval", true},
+    {"durability", "0", false},
+    {"durability", "", false},
+    {"durability", "fsync ", false},
+    {"flush.messages", "0", false},
+    {"flush.messages", "1", true},
+    {"flush.ms", "-1", false},
+    {"flush.ms", "0", true},
     {"Retention.ms", "1", false},
     {"retention", "1", false},
     {"", "1", false},
@@ -106,13 +114,17 @@ START_TEST(what_is_set_is_what_is_shown_and_nothing_else_moves)
     struct topic_config base = defaults();
     struct collected before = {.count = 0};
     topic_config_visit(&base, collect, &before);
-    ck_assert_uint_eq(before.count, 9);
+    ck_assert_uint_eq(before.count, 12);
     for (size_t i = 0; i < before.count; i++) {
         char key[128], line[160];
         snprintf(key, sizeof key, "%.*s", (int)strcspn(before.text[i], "="), before.text[i]);
         struct topic_config config;
         struct collected after = {.count = 0};
-        const char *value = strcmp(key, "min.insync.replicas") ? "65536" : "7"; /* legal for all others */
+        const char *value = "65536"; /* legal for all others */
+        if (!strcmp(key, "min.insync.replicas"))
+            value = "7";
+        else if (!strcmp(key, "durability"))
+            value = "interval";
         ck_assert_int_eq(apply(key, value, &config, NULL), 0);
         topic_config_visit(&config, collect, &after);
         snprintf(line, sizeof line, "%s=%s", key, value);

@@ -145,6 +145,7 @@ START_TEST(a_log_that_can_not_be_cut_back_goes_offline_and_still_reads)
     ck_assert_int_eq(log_append(log, &b, 1, 0, T0, &base, NULL), -BROOK_E_STORAGE_ERROR);
     faulty_reset();
     ck_assert_ptr_nonnull(log_offline_reason(log));
+    ck_assert(!log_sync_failed(log));
     struct brook_error error = {0};
     ck_assert_int_eq(log_append(log, &b, 1, 0, T0, &base, &error), -BROOK_E_LOG_OFFLINE);
     ck_assert_ptr_nonnull(strstr(error.text, "cut back"));
@@ -175,6 +176,7 @@ START_TEST(a_failed_sync_takes_the_log_offline_and_is_not_tried_again)
     ck_assert_int_eq(log_flush(log), -BROOK_E_STORAGE_ERROR);
     ck_assert_int_eq(faulty_calls(FAULTY_DATASYNC), 0);
     ck_assert_ptr_nonnull(log_offline_reason(log));
+    ck_assert(log_sync_failed(log));
     ck_assert_int_eq(log_close(log), -BROOK_E_STORAGE_ERROR);
 }
 END_TEST
