@@ -86,7 +86,9 @@ static bool read_all(struct bench *b, brook_consumer *consumer, uint64_t *ret_su
     uint64_t sum = 0;
     while (seen < b->records && !cli_interrupted()) {
         brook_batch *batch;
+        int64_t asked = bench_now_ns();
         int r = brook_consumer_poll(consumer, b->cli->timeout_ms, &batch, &error);
+        histogram_add(&b->latency, (bench_now_ns() - asked) / 1000);
         if (r == -BROOK_E_AGAIN)
             return cli_say("nothing more after %" PRId64 " records", seen), false;
         if (r < 0)
@@ -306,7 +308,7 @@ const struct cli_command cmd_bench_consume = {
     .group = "bench", .name = "consume", .arguments = "[TOPIC]", .arguments_max = 1,
     .summary = "measure how fast records come out",
     .description = "Read a topic from its beginning: checksums are checked and every value is touched. Without TOPIC one is\n"
-                   "made, filled first (not measured) and deleted afterwards.",
+                   "made, filled first (not measured) and deleted afterwards. Latency is how long poll took for each batch.",
     .examples = "  brook bench consume --records 5M --json\n", .options = consume_options, .run = bench_consume,
 };
 const struct cli_command cmd_bench_latency = {
