@@ -316,8 +316,9 @@ static bool configure(struct consume *c)
         return cli_usage(cli, "--group shares all partitions: --partition and --offset do not go with it"), false;
     if (cli_flag(cli, "pattern") && (!c->group || cli_flag(cli, "until-end")))
         return cli_usage(cli, "--pattern needs --group, and does not go with --until-end"), false;
+    /* An offset that was named and is not there is an error, not a reason to begin elsewhere. */
     if (!c->group)
-        return true;
+        return !cli_value(cli, "offset") || cli_configure(cli, "auto.offset.reset", "none");
     if (strcmp(c->from, "earliest") != 0 && strcmp(c->from, "latest") != 0)
         return cli_usage(cli, "--from: with --group only earliest or latest (where nothing is stored yet)"), false;
     return cli_configure(cli, "group.id", c->group) && cli_configure(cli, "auto.offset.reset", c->from) &&
