@@ -176,15 +176,27 @@ static void limit_connections(struct server *server)
              server->connections_max, server->settings->max_connections, (uintmax_t)limit.rlim_cur);
 }
 
-static int catch_signals(struct server *server)
+static sigset_t handled_signals(void)
 {
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
+    return set;
+}
+
+/* Before anybody can know that we run: a signal that comes early waits until it is caught. */
+static void hold_signals(void)
+{
+    sigset_t set = handled_signals();
     signal(SIGPIPE, SIG_IGN);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+static int catch_signals(struct server *server)
+{
+    sigset_t set = handled_signals();
     server->signals_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return server->signals_fd < 0 ? -BROOK_E_IO : 0;
 }
@@ -335,6 +347,7 @@ int server_run(const struct server_options *options, struct settings *settings)
 {
     struct server server = {.options = options, .settings = settings, .signals_fd = -1, .inbox.fd = -1};
     struct brook_error error = {0};
+    hold_signals();
     pthread_mutex_init(&server.settings_lock, NULL);
     set_diag(&server);
     server.watchdog_ns = watchdog_interval_ns();

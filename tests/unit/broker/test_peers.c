@@ -6,6 +6,8 @@
 #include "tests/support/rig.h"
 #include "tests/support/suite.h"
 
+#include "config.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -712,7 +714,12 @@ START_TEST(an_idle_broker_does_nothing)
     raw_is_silent(&x.good, 3000);
     getrusage(RUSAGE_SELF, &after);
     int64_t wall = clock_boot_ns() - began;
-    ck_assert_int_lt(after.ru_nvcsw - before.ru_nvcsw, 20 * wall / 1000000000);
+#ifdef BROOK_SANITIZED /* the thread sanitizer has a thread of its own that wakes ten times a second */
+    const int wakes_per_s = 60;
+#else
+    const int wakes_per_s = 20;
+#endif
+    ck_assert_int_lt(after.ru_nvcsw - before.ru_nvcsw, wakes_per_s * wall / 1000000000);
     ck_assert_int_lt(clock_cpu_ns() - cpu, wall / 20);
     for (int i = 0; i < 20; i++)
         raw_close(&c[i]);
