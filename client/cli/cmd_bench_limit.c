@@ -155,6 +155,10 @@ static int run(struct cli *cli)
     if (!cli_flag(cli, "cold"))
         bench_warm_memory(l.bytes / 10 * 11);
     double in = run_one(&l, send_memory, true);
+    if (!cli_flag(cli, "cold")) { /* the first time may have paid for the machine's memory */
+        double again = run_one(&l, send_memory, true);
+        in = again > in ? again : in;
+    }
     double out = run_one(&l, send_file, false);
     double syncs = sync_often(&l, (size_t)b.value_bytes < PIECE_BYTES ? (size_t)b.value_bytes : PIECE_BYTES);
     close(l.file);
