@@ -22,6 +22,48 @@ int32_t epochs_last(const struct epochs *e)
     return e->count > 0 ? e->entries[e->count - 1].epoch : -1;
 }
 
+/* How many entries begin below `offset`. */
+static size_t count_below(const struct epochs *e, int64_t offset)
+{
+    size_t low = 0, high = e->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (e->entries[middle].start_offset < offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* How many entries have at most `epoch`. */
+static size_t count_up_to(const struct epochs *e, int32_t epoch)
+{
+    size_t low = 0, high = e->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (e->entries[middle].epoch <= epoch)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+int32_t epochs_before(const struct epochs *e, int64_t offset)
+{
+    size_t n = count_below(e, offset);
+    return n > 0 ? e->entries[n - 1].epoch : -1;
+}
+
+void epochs_end(const struct epochs *e, int32_t epoch, int64_t log_end, int32_t *ret_epoch,
+                int64_t *ret_end_offset)
+{
+    size_t n = count_up_to(e, epoch);
+    *ret_epoch = n > 0 ? e->entries[n - 1].epoch : -1;
+    *ret_end_offset = n == 0 ? -1 : n < e->count ? e->entries[n].start_offset : log_end;
+}
+
 static int add(struct epochs *e, int32_t epoch, int64_t start_offset)
 {
     if (e->count == e->capacity) {

@@ -158,16 +158,6 @@ static int append(struct log *log, const struct log_batch *batches, size_t count
     return 0;
 }
 
-/* The epoch file can be made again from the log, so its failure fails no append: it is tried again later. */
-static void save_epochs(struct log *log)
-{
-    if (!log->epochs.dirty)
-        return;
-    char path[PATH_MAX];
-    directory_file_path(log->directory, EPOCHS_FILE, path);
-    epochs_save(&log->epochs, path, false, NULL);
-}
-
 int log_append(struct log *log, struct log_batch *batches, size_t count, int32_t leader_epoch, int64_t now_ms,
                int64_t *ret_base, struct brook_error *error)
 {
@@ -187,10 +177,9 @@ int log_append(struct log *log, struct log_batch *batches, size_t count, int32_t
     r = append(log, batches, count, now_ms, error);
     if (r != 0)
         return r;
-    if (leader_epoch > epochs_last(&log->epochs)) {
-        epochs_assign(&log->epochs, leader_epoch, base);
-        save_epochs(log);
-    }
+    if (leader_epoch > epochs_last(&log->epochs))
+        log_epochs_assign(log, leader_epoch, base);
+    log_epochs_save(log);
     *ret_base = base;
     return 0;
 }
@@ -222,7 +211,8 @@ int log_append_as_follower(struct log *log, struct log_batch *batches, size_t co
     if (r != 0)
         return r;
     for (size_t i = 0; i < count; i++)
-        epochs_assign(&log->epochs, batches[i].header.leader_epoch, batches[i].header.base_offset);
-    save_epochs(log);
+        if (batches[i].header.leader_epoch > epochs_last(&log->epochs))
+            log_epochs_assign(log, batches[i].header.leader_epoch, batches[i].header.base_offset);
+    log_epochs_save(log);
     return 0;
 }

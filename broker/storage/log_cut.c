@@ -345,7 +345,7 @@ int log_truncate(struct log *log, int64_t offset, struct brook_error *error)
         log_go_offline(log, "a truncation to %lld failed half way", (long long)offset);
         return r;
     }
-    epochs_cut_end(&log->epochs, end);
+    log_epochs_cut_end(log, end);
     if (end < log->start_offset)
         log->start_offset = end;
     return 0;

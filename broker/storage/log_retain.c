@@ -50,15 +50,6 @@ static int seal_expired_active(struct log *log, const struct retention_segment *
     return 0;
 }
 
-static void save_epochs(struct log *log)
-{
-    char path[PATH_MAX];
-    epochs_cut_start(&log->epochs, log->start_offset);
-    directory_file_path(log->directory, EPOCHS_FILE, path);
-    if (log->epochs.dirty)
-        epochs_save(&log->epochs, path, false, NULL);
-}
-
 /* Make indexes that a reader found wanting anew, on a handle of their own; readers do without meanwhile. */
 static void repair_index(struct log *log, struct segment *s)
 {
@@ -104,7 +95,8 @@ int log_retain(struct log *log, int64_t now_ms)
     size_t before = log->segments_count;
     r = log_drop_oldest(log, gone, now_ms, NULL);
     int removed = (int)(before - log->segments_count);
-    save_epochs(log);
+    log_epochs_cut_start(log, log->start_offset);
+    log_epochs_save(log);
     if (removed > 0 && io_sync_directory(directory_path(log->directory)) != 0 && r == 0)
         r = -BROOK_E_STORAGE_ERROR;
     return r != 0 ? r : removed;

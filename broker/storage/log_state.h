@@ -42,11 +42,11 @@ struct log {
     bool directory_dirty; /* names changed since the directory was synced */
     struct tail *tail;    /* of the active segment; allocated by the first append */
     bool retired;
+    struct epochs epochs;
 
     /* the writer's */
     struct indexer indexer; /* of the active segment */
     int64_t next_offset;    /* >= end_offset, ahead of it during an append */
-    struct epochs epochs;
     struct doomed_segment *doomed;
 
     _Atomic bool offline;
@@ -82,6 +82,14 @@ int log_cut(struct log *log, size_t keep, int64_t bytes, int64_t end_offset, str
  * there: starts the indexer. Returns 0 and the next offset; -BROOK_E_CORRUPT_BATCH when index and log
  * disagree or the headers do not lead to the end; -BROOK_E_STORAGE_ERROR. */
 int log_resume(struct log *log, int64_t *ret_next_offset);
+
+/* [writer] Change what is known of the leader epochs (epochs.h), under the log's lock. */
+int log_epochs_assign(struct log *log, int32_t epoch, int64_t start_offset);
+void log_epochs_cut_end(struct log *log, int64_t end_offset);
+void log_epochs_cut_start(struct log *log, int64_t start_offset);
+/* [writer] Write the file, if it does not say what is known yet. It can be made again from the log, so its
+ * failure fails nothing: it is tried again with the next change, and at the close. */
+void log_epochs_save(struct log *log);
 
 /* [writer] Remove the oldest `count` segments (never the last). */
 int log_drop_oldest(struct log *log, size_t count, int64_t now_ms, struct brook_error *error);

@@ -1,0 +1,65 @@
+#include "broker/storage/directory.h"
+#include "broker/storage/log_state.h"
+
+#include <limits.h>
+
+int log_epochs_assign(struct log *log, int32_t epoch, int64_t start_offset)
+{
+    pthread_mutex_lock(&log->lock);
+    int r = epochs_assign(&log->epochs, epoch, start_offset);
+    pthread_mutex_unlock(&log->lock);
+    return r;
+}
+
+void log_epochs_cut_end(struct log *log, int64_t end_offset)
+{
+    pthread_mutex_lock(&log->lock);
+    epochs_cut_end(&log->epochs, end_offset);
+    pthread_mutex_unlock(&log->lock);
+}
+
+void log_epochs_cut_start(struct log *log, int64_t start_offset)
+{
+    pthread_mutex_lock(&log->lock);
+    epochs_cut_start(&log->epochs, start_offset);
+    pthread_mutex_unlock(&log->lock);
+}
+
+void log_epochs_save(struct log *log)
+{
+    if (!log->epochs.dirty)
+        return;
+    char path[PATH_MAX];
+    directory_file_path(log->directory, EPOCHS_FILE, path);
+    epochs_save(&log->epochs, path, false, NULL);
+}
+
+int32_t log_last_epoch(struct log *log)
+{
+    pthread_mutex_lock(&log->lock);
+    int32_t epoch = epochs_last(&log->epochs);
+    pthread_mutex_unlock(&log->lock);
+    return epoch;
+}
+
+int32_t log_epoch_before(struct log *log, int64_t offset)
+{
+    pthread_mutex_lock(&log->lock);
+    int32_t epoch = epochs_before(&log->epochs, offset);
+    pthread_mutex_unlock(&log->lock);
+    return epoch;
+}
+
+void log_epoch_end(struct log *log, int32_t epoch, int32_t *ret_epoch, int64_t *ret_end_offset)
+{
+    pthread_mutex_lock(&log->lock);
+    epochs_end(&log->epochs, epoch, log->end_offset, ret_epoch, ret_end_offset);
+    pthread_mutex_unlock(&log->lock);
+}
+
+/* Not saved before a record comes: an epoch without records needs no memory, and ten thousand partitions may change
+ * hands at once. */
+int log_begin_epoch(struct log *log, int32_t epoch)
+{
+    return log_epochs_assign(log, epoch, log->end_offset);
+}
