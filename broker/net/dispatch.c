@@ -23,6 +23,7 @@ static const struct route routes[] = {
     [BROOK__REQUEST__BODY_DESCRIBE_CONFIGS] = {"describe_configs", handle_describe_configs, false},
     [BROOK__REQUEST__BODY_LIST_GROUPS] = {"list_groups", handle_list_groups, false},
     [BROOK__REQUEST__BODY_DESCRIBE_GROUPS] = {"describe_groups", handle_describe_groups, false},
+    [BROOK__REQUEST__BODY_EPOCH_END] = {"epoch_end", handle_epoch_end, false},
 };
 
 static const struct route *find_route(const Brook__Request *message)

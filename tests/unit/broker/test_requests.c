@@ -157,6 +157,50 @@ START_TEST(offsets_are_found_at_both_ends_and_by_time)
 }
 END_TEST
 
+static Brook__EpochEnd *epoch_end(struct case_ *x, int32_t partition, int32_t current_epoch, int32_t epoch)
+{
+    Brook__Request request = BROOK__REQUEST__INIT;
+    Brook__EpochEndRequest asked = BROOK__EPOCH_END_REQUEST__INIT;
+    Brook__EpochEndPartition entry = BROOK__EPOCH_END_PARTITION__INIT, *entries = &entry;
+    entry.has_topic_id = entry.has_partition = entry.has_current_epoch = entry.has_epoch = true;
+    entry.topic_id = envelope_bytes(x->t.bytes, 16);
+    entry.partition = partition;
+    entry.current_epoch = current_epoch;
+    entry.epoch = epoch;
+    asked.n_partitions = 1;
+    asked.partitions = &entries;
+    request.body_case = BROOK__REQUEST__BODY_EPOCH_END;
+    request.epoch_end = &asked;
+    Brook__Response *r = raw_ask(&x->c, &request, NULL, 0);
+    ck_assert_int_eq(raw_status(r), 0);
+    ck_assert_uint_eq(r->epoch_end->n_partitions, 1);
+    return r->epoch_end->partitions[0];
+}
+
+START_TEST(a_leader_says_where_an_epoch_ends)
+{
+    struct case_ x;
+    uint8_t batch[4000];
+    begin(&x);
+    size_t bytes = raw_batch(batch, sizeof batch, 10, 20);
+    raw_send_produce(&x.c, &x.t, 0, BROOK__ACKS__ACKS_LEADER, batch, bytes);
+    ck_assert_int_eq(raw_status(raw_receive(&x.c)), 0);
+    Brook__EpochEnd *end_ = epoch_end(&x, 0, 1, 1);
+    ck_assert_int_eq(end_->epoch, 1);
+    ck_assert_int_eq(end_->end_offset, 10);
+    end_ = epoch_end(&x, 0, -1, 7);
+    ck_assert_int_eq(end_->epoch, 1);
+    ck_assert_int_eq(end_->end_offset, 10);
+    end_ = epoch_end(&x, 0, 1, 0);
+    ck_assert_int_eq(end_->epoch, -1);
+    ck_assert_int_eq(end_->end_offset, -1);
+    ck_assert_int_eq(envelope_status_code(epoch_end(&x, 0, 0, 1)->status), BROOK_E_FENCED_EPOCH);
+    ck_assert_int_eq(envelope_status_code(epoch_end(&x, 0, 2, 1)->status), BROOK_E_UNKNOWN_EPOCH);
+    ck_assert_int_eq(envelope_status_code(epoch_end(&x, 8, 1, 1)->status), BROOK_E_UNKNOWN_PARTITION);
+    end(&x);
+}
+END_TEST
+
 START_TEST(a_lookup_outlives_its_client)
 {
     struct case_ x;
@@ -341,7 +385,8 @@ END_TEST
 
 SUITE_MAIN("broker/requests", SUITE_TEST(metadata_names_brokers_topics_and_leaders),
            SUITE_TEST(names_with_anything_in_them_are_refused),
-           SUITE_TEST(offsets_are_found_at_both_ends_and_by_time), SUITE_TEST(a_lookup_outlives_its_client),
+           SUITE_TEST(offsets_are_found_at_both_ends_and_by_time), SUITE_TEST(a_leader_says_where_an_epoch_ends),
+           SUITE_TEST(a_lookup_outlives_its_client),
            SUITE_TEST(an_unknown_request_is_answered),
            SUITE_TEST(records_behind_a_request_without_records_are_refused),
            SUITE_TEST(too_much_in_one_request_is_refused),

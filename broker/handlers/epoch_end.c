@@ -1,0 +1,48 @@
+/* EpochEnd: where a leader epoch ends in this leader's log. Answered from memory. */
+#include "broker/handlers/handlers.h"
+
+#include "broker/partition/partition.h"
+
+static int fill(struct request *r, const Brook__EpochEndPartition *entry, Brook__EpochEnd *out)
+{
+    const struct view_topic *topic;
+    struct partition *p;
+    struct brook_error error = {0};
+    brook__epoch_end__init(out);
+    if (request_find_led(r->loop, &entry->topic_id, entry->partition, entry->current_epoch, &topic, &p,
+                         &error) < 0) {
+        out->status = request_status(r, &error);
+        return out->status ? 0 : -BROOK_E_NOMEM;
+    }
+    log_epoch_end(partition_log(p), entry->epoch, &out->epoch, &out->end_offset);
+    out->has_epoch = out->has_end_offset = true;
+    return 0;
+}
+
+void handle_epoch_end(struct request *r)
+{
+    const Brook__EpochEndRequest *asked = r->message->epoch_end;
+    uint32_t most = r->loop->settings->partitions_per_request_max;
+    if (asked->n_partitions > most) {
+        request_fail(r, BROOK_E_TOO_MANY, "%zu partitions in one request, at most %u are allowed",
+                     asked->n_partitions, most);
+        return;
+    }
+    Brook__Response response = BROOK__RESPONSE__INIT;
+    Brook__EpochEndResponse body = BROOK__EPOCH_END_RESPONSE__INIT;
+    Brook__EpochEnd *parts = request_reply_alloc(r, (asked->n_partitions + 1) * sizeof parts[0]);
+    body.partitions = request_reply_alloc(r, (asked->n_partitions + 1) * sizeof body.partitions[0]);
+    int e = parts && body.partitions ? 0 : -BROOK_E_NOMEM;
+    for (size_t i = 0; i < asked->n_partitions && e == 0; i++) {
+        e = fill(r, asked->partitions[i], &parts[i]);
+        body.partitions[i] = &parts[i];
+    }
+    if (e < 0) {
+        request_fail(r, BROOK_E_NOMEM, "out of memory for the answer");
+        return;
+    }
+    body.n_partitions = asked->n_partitions;
+    response.body_case = BROOK__RESPONSE__BODY_EPOCH_END;
+    response.epoch_end = &body;
+    request_reply(r, &response, NULL, 0);
+}
