@@ -17,6 +17,8 @@ int partition_new(const char *topic, int32_t number, const uint8_t topic_id[16],
     p->number = number;
     memcpy(p->topic_id, topic_id, sizeof p->topic_id);
     p->leader_epoch = -1;
+    p->replicated_end = INT64_MAX;
+    p->in_sync = p->min_in_sync = 1;
     pthread_mutex_init(&p->append, NULL);
     pthread_mutex_init(&p->state, NULL);
     p->log = *log;
@@ -59,6 +61,12 @@ void partition_on_release(struct partition *p, void (*released)(void *arg, struc
     p->released_arg = arg;
 }
 
+void partition_start_at(struct partition *p, int64_t high_watermark)
+{
+    int64_t start = log_start_offset(p->log);
+    p->high_watermark = high_watermark < start ? start : high_watermark > p->log_end ? p->log_end : high_watermark;
+}
+
 struct log *partition_take_log(struct partition *p)
 {
     struct log *log = p->log;
@@ -88,8 +96,7 @@ struct log *partition_log(struct partition *p)
 
 /* ---- marks ------------------------------------------------------------------------------------------ */
 
-/* How far this replica holds its records safely. With one replica that is the high watermark's limit. */
-static int64_t safe_end(const struct partition *p)
+int64_t partition_safe_end(const struct partition *p)
 {
     return p->durability.mode == DURABILITY_FSYNC ? p->durable_end : p->log_end;
 }
@@ -106,13 +113,35 @@ static void release_appends(struct partition *p, struct outbox *o)
         outbox_answer(o, append_list_pop(&p->unacked), 0, NULL);
 }
 
+static int64_t awaited_end(const struct partition *p, const struct partition_waiter *w)
+{
+    switch (w->end) {
+    case PARTITION_LOG_END:
+        return p->log_end;
+    case PARTITION_SAFE_END:
+        return partition_safe_end(p);
+    case PARTITION_VISIBLE_END:
+        break;
+    }
+    return partition_visible_end(p);
+}
+
 static void release_waiters(struct partition *p, struct outbox *o)
 {
     for (struct partition_waiter *w = p->waiters, *next; w; w = next) {
         next = w->next;
-        if (w->offset < partition_visible_end(p))
+        if (w->offset < awaited_end(p, w))
             outbox_wake(o, w);
     }
+}
+
+/* How far the high watermark may go: what all replicas that count hold safely, if they are enough. */
+static int64_t agreed_end(const struct partition *p)
+{
+    int64_t safe = partition_safe_end(p);
+    if (!p->is_leader || p->in_sync < p->min_in_sync)
+        return p->high_watermark;
+    return safe < p->replicated_end ? safe : p->replicated_end;
 }
 
 void partition_advance(struct partition *p, int64_t log_end, struct outbox *o)
@@ -120,8 +149,8 @@ void partition_advance(struct partition *p, int64_t log_end, struct outbox *o)
     p->log_end = log_end;
     if (p->durable_end > log_end)
         p->durable_end = log_end;
-    int64_t end = safe_end(p);
-    if (p->is_leader && end > p->high_watermark)
+    int64_t end = agreed_end(p);
+    if (end > p->high_watermark)
         p->high_watermark = end;
     if (p->high_watermark > log_end) /* only a truncation, which no leader does */
         p->high_watermark = log_end;
@@ -137,63 +166,15 @@ void partition_marks(struct partition *p, struct partition_marks *ret)
         .high_watermark = p->high_watermark,
         .visible_end = partition_visible_end(p),
         .log_end = p->log_end,
+        .safe_end = partition_safe_end(p),
         .leader_epoch = p->leader_epoch,
         .is_leader = p->is_leader,
+        .is_follower = p->is_follower,
     };
     pthread_mutex_unlock(&p->state);
 }
 
-/* ---- role ------------------------------------------------------------------------------------------- */
-
-int partition_lead(struct partition *p, int32_t leader_epoch)
-{
-    struct outbox o;
-    outbox_init(&o);
-    pthread_mutex_lock(&p->state);
-    if (leader_epoch < p->leader_epoch) {
-        pthread_mutex_unlock(&p->state);
-        return -BROOK_E_FENCED_EPOCH;
-    }
-    p->leader_epoch = leader_epoch;
-    p->is_leader = true;
-    partition_advance(p, log_end_offset(p->log), &o);
-    partition_want_flush(p);
-    pthread_mutex_unlock(&p->state);
-    outbox_post(&o, NULL, NULL);
-    return 0;
-}
-
-static void refuse_all(struct append_list *list, struct outbox *o)
-{
-    struct partition_append *a;
-    while ((a = append_list_pop(list)))
-        outbox_answer(o, a, BROOK_E_NOT_LEADER, NULL);
-}
-
-void partition_stop_leading(struct partition *p)
-{
-    struct outbox o;
-    outbox_init(&o);
-    pthread_mutex_lock(&p->state);
-    p->is_leader = false;
-    refuse_all(&p->queue, &o);
-    refuse_all(&p->unacked, &o);
-    while (p->waiters)
-        outbox_wake(&o, p->waiters);
-    partition_hurry_flush(p); /* who ends the partition waits for the last reference */
-    pthread_mutex_unlock(&p->state);
-    outbox_post(&o, NULL, NULL);
-}
-
-bool partition_is_leader(struct partition *p, int32_t *ret_epoch)
-{
-    pthread_mutex_lock(&p->state);
-    bool leads = p->is_leader;
-    if (ret_epoch)
-        *ret_epoch = p->leader_epoch;
-    pthread_mutex_unlock(&p->state);
-    return leads;
-}
+/* ---- deletion --------------------------------------------------------------------------------------- */
 
 struct deletion {
     int result;
@@ -218,7 +199,7 @@ int partition_delete(struct partition *p)
 bool partition_wait(struct partition *p, struct partition_waiter *w)
 {
     pthread_mutex_lock(&p->state);
-    bool wait = p->is_leader && w->offset >= partition_visible_end(p);
+    bool wait = (p->is_leader || p->is_follower) && w->offset >= awaited_end(p, w);
     if (wait) {
         w->next = p->waiters;
         w->previous = &p->waiters;

@@ -55,21 +55,50 @@ int32_t partition_number(const struct partition *p);
 const uint8_t *partition_topic_id(const struct partition *p);
 struct log *partition_log(struct partition *p); /* borrowed; reading calls only, unless under `append` */
 
+/* Before the partition is shared: what is known of its high watermark (a checkpoint); it is taken to lie
+ * between the log's start and end. Without it, the log's end. */
+void partition_start_at(struct partition *p, int64_t high_watermark);
+
 /* ---- role ------------------------------------------------------------------------------------------- */
 
-/* Become leader at `leader_epoch` (never lower than before: -BROOK_E_FENCED_EPOCH), or stop leading. Queued
- * appends and waiters are answered -BROOK_E_NOT_LEADER when leading ends. */
+/* Become leader at `leader_epoch` (never lower than before: -BROOK_E_FENCED_EPOCH), or stop leading and following.
+ * Queued appends and waiters are answered -BROOK_E_NOT_LEADER when leading ends. partition_lead() is for
+ * the only replica; with others, `replicated_end` and `in_sync` are as for partition_set_replicas(). */
 int partition_lead(struct partition *p, int32_t leader_epoch);
+int partition_lead_with(struct partition *p, int32_t leader_epoch, int64_t replicated_end, int32_t in_sync);
 void partition_stop_leading(struct partition *p);
 bool partition_is_leader(struct partition *p, int32_t *ret_epoch);
+
+/* What a leader knows of the other replicas. `replicated_end`: the least safe end of the others that the high
+ * watermark must wait for, INT64_MAX when there are none; `in_sync`: how many replicas count, the leader included.
+ * Of another epoch, or when not leading, it is ignored (returns false). Any thread. */
+bool partition_set_replicas(struct partition *p, int32_t leader_epoch, int64_t replicated_end, int32_t in_sync);
+/* acks=all needs so many in-sync replicas, before the append and at the answer: with fewer, appends are refused with
+ * BROOK_E_NOT_ENOUGH_REPLICAS and the high watermark stands still. A new partition has 1. */
+void partition_set_min_in_sync(struct partition *p, int32_t min_in_sync);
+
+/* Become follower at `leader_epoch` (as for partition_lead()). Appends that are being written at this moment end
+ * before partition_with_append_lock() or one of the calls below comes to its turn. */
+int partition_follow(struct partition *p, int32_t leader_epoch);
+/* A follower's, on threads that may wait for the disk; one at a time for a partition. `leader_epoch`: of whoever the
+ * batches are from; -BROOK_E_FENCED_EPOCH when the partition does not follow at it any more. */
+
+/* Store what the leader sent: batches that were checked, in memory that stays put, offsets as they are; none (`count`
+ * 0) is fine. Then the high watermark moves to the leader's, as far as the log reaches. */
+int partition_append_replicated(struct partition *p, int32_t leader_epoch, struct log_batch *batches, size_t count,
+                                int64_t leader_high_watermark, struct brook_error *error);
+/* log_truncate(); the high watermark is lowered only when the log ends below it. */
+int partition_truncate(struct partition *p, int32_t leader_epoch, int64_t offset, struct brook_error *error);
 
 struct partition_marks {
     int64_t log_start;
     int64_t high_watermark;
     int64_t visible_end; /* consumers read below it; at most the high watermark (durability.h) */
     int64_t log_end;
+    int64_t safe_end; /* what this replica answers for (durability.h) */
     int32_t leader_epoch;
     bool is_leader;
+    bool is_follower;
 };
 void partition_marks(struct partition *p, struct partition_marks *ret);
 
@@ -108,8 +137,8 @@ void partition_enqueue(struct partition *p, struct partition_append *a);
 /* To be called once per loop turn for each partition enqueued to: try the append lock and write everything
  * queued. Answers of this loop's own appends (same inbox) run inside this call. */
 void partition_drain(struct partition *p, struct inbox *own);
-/* Give up an append at its deadline: `done` runs inside this call with BROOK_E_TIMED_OUT (it is stored or
- * will never be). Returns false, and does nothing, when it was answered already or is being written at this
+/* Give up an append at its deadline: `done` runs inside this call with BROOK_E_TIMED_OUT, or
+ * BROOK_E_NOT_ENOUGH_REPLICAS_AFTER_APPEND (it is stored or will never be). Returns false, and does nothing, when it was answered already or is being written at this
  * moment: `done` has run or will. Own loop only. */
 bool partition_cancel(struct partition *p, struct partition_append *a);
 
@@ -119,19 +148,24 @@ void partition_with_append_lock(struct partition *p, void (*work)(struct partiti
 
 /* ---- waiting for data ------------------------------------------------------------------------------- */
 
-/* A reader that waits until there is something at `offset` below the visible end. Embedded; one shot. */
+/* Consumers wait for the visible end, followers (at their leader) for the log's, and a follower's own fetcher
+ * for the safe end of the partition that it follows. */
+enum partition_end { PARTITION_VISIBLE_END, PARTITION_LOG_END, PARTITION_SAFE_END };
+
+/* A reader that waits until there is something at `offset` below that end. Embedded; one shot. */
 struct partition_waiter {
     struct partition_waiter *next;
     struct partition_waiter **previous; /* NULL: not registered */
     int64_t offset;
+    enum partition_end end;
     struct inbox *inbox;
     struct inbox_item item;
     void (*wake)(struct partition_waiter *w); /* own loop */
     bool posted;
 };
 /* Register under `state` after looking again: returns false, without registering, when there is something
- * already (or the partition is not led here any more). `wake` runs once, on the waiter's loop: when there is
- * something, or when leading ended. It may register again from `wake`. */
+ * already (or the partition is neither led nor followed here any more). `wake` runs once, on the waiter's loop: when
+ * there is something, or when the role changed. It may register again from `wake`. */
 bool partition_wait(struct partition *p, struct partition_waiter *w);
 /* Own loop. After this `wake` does not run any more (it is set to NULL). While `posted` is true the waiter's
  * item lies in the inbox all the same: its memory must stay, unused, until the inbox has run it (`posted` is

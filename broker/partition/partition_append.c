@@ -10,10 +10,12 @@ void partition_enqueue(struct partition *p, struct partition_append *a)
     struct outbox o;
     outbox_init(&o);
     pthread_mutex_lock(&p->state);
-    if (p->is_leader)
-        append_list_push(&p->queue, a);
-    else
+    if (!p->is_leader)
         outbox_answer(&o, a, BROOK_E_NOT_LEADER, NULL);
+    else if (a->wait_for_all && p->in_sync < p->min_in_sync)
+        outbox_answer(&o, a, BROOK_E_NOT_ENOUGH_REPLICAS, NULL);
+    else
+        append_list_push(&p->queue, a);
     pthread_mutex_unlock(&p->state);
     outbox_post(&o, NULL, NULL);
 }
@@ -206,11 +208,14 @@ void partition_drain(struct partition *p, struct inbox *own)
 bool partition_cancel(struct partition *p, struct partition_append *a)
 {
     pthread_mutex_lock(&p->state);
-    bool waiting = append_list_remove(&p->unacked, a) || append_list_remove(&p->queue, a);
+    bool is_stored = append_list_remove(&p->unacked, a);
+    bool waiting = is_stored || append_list_remove(&p->queue, a);
+    int code = is_stored && p->in_sync < p->min_in_sync ? BROOK_E_NOT_ENOUGH_REPLICAS_AFTER_APPEND
+                                                        : BROOK_E_TIMED_OUT;
     pthread_mutex_unlock(&p->state);
     if (!waiting)
         return false;
-    brook_error_set(&a->error, BROOK_E_TIMED_OUT, "%s", brook_error_text(BROOK_E_TIMED_OUT));
+    brook_error_set(&a->error, code, "%s", brook_error_text(code));
     a->done(a);
     return true;
 }

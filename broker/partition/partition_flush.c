@@ -10,7 +10,8 @@ static int64_t flush_due(struct partition *p)
     const struct durability *d = &p->durability;
     if (d->mode == DURABILITY_REPLICATED || p->durable_end >= p->log_end || log_offline_reason(p->log))
         return FLUSHER_NEVER;
-    bool somebody_waits = d->mode == DURABILITY_FSYNC && (p->unacked.head || p->waiters);
+    /* A follower's leader waits. */
+    bool somebody_waits = d->mode == DURABILITY_FSYNC && (p->unacked.head || p->waiters || p->is_follower);
     bool is_too_much = d->mode == DURABILITY_INTERVAL && p->log_end - p->durable_end >= d->flush_messages;
     if (somebody_waits || is_too_much)
         return 0;

@@ -31,7 +31,11 @@ struct partition {
 
     pthread_mutex_t state;
     bool is_leader;
+    bool is_follower; /* never both */
     int32_t leader_epoch;
+    int64_t replicated_end; /* of the other replicas, INT64_MAX: there are none */
+    int32_t in_sync;
+    int32_t min_in_sync;
     int64_t log_end;
     int64_t durable_end; /* as of the last flush that was looked at */
     int64_t high_watermark;
@@ -73,8 +77,11 @@ void outbox_run(struct outbox *mine);
 void partition_want_flush(struct partition *p);
 /* Under `state`: if the flusher holds the partition until a later time, let it come to an end now. */
 void partition_hurry_flush(struct partition *p);
-/* Under `state`: the first offset that consumers do not see. */
+/* Under `state`: the first offset that consumers do not see; up to where this replica holds its records safely. */
 int64_t partition_visible_end(const struct partition *p);
+int64_t partition_safe_end(const struct partition *p);
+/* Under `state`: the role ends; whoever waits is told. */
+void partition_end_role(struct partition *p, struct outbox *o);
 
 /* Under `state`: the log ends at `log_end` now. Moves the marks, and what they release into `o`. */
 void partition_advance(struct partition *p, int64_t log_end, struct outbox *o);
