@@ -87,6 +87,8 @@ int partition_follow(struct partition *p, int32_t leader_epoch);
  * 0) is fine. Then the high watermark moves to the leader's, as far as the log reaches. */
 int partition_append_replicated(struct partition *p, int32_t leader_epoch, struct log_batch *batches, size_t count,
                                 int64_t leader_high_watermark, struct brook_error *error);
+/* log_start_over(), where `offset` is where the leader's log begins. */
+int partition_start_over(struct partition *p, int32_t leader_epoch, int64_t offset, struct brook_error *error);
 /* log_truncate(); the high watermark is lowered only when the log ends below it. */
 int partition_truncate(struct partition *p, int32_t leader_epoch, int64_t offset, struct brook_error *error);
 

@@ -7,7 +7,7 @@ struct replicated {
     struct log_batch *batches;
     size_t count;
     int64_t leader_high_watermark;
-    int64_t cut; /* -1: none */
+    int64_t cut; /* or where to start over */
     struct brook_error *error;
     int result;
 };
@@ -73,5 +73,21 @@ int partition_truncate(struct partition *p, int32_t leader_epoch, int64_t offset
 {
     struct replicated r = {.leader_epoch = leader_epoch, .cut = offset, .error = error};
     partition_with_append_lock(p, truncate_, &r);
+    return r.result;
+}
+
+static void start_over(struct partition *p, void *arg)
+{
+    struct replicated *r = arg;
+    r->result = follows_at(p, r->leader_epoch) ? log_start_over(p->log, r->cut, clock_wall_ms(), r->error)
+                                               : fenced(p, r);
+    if (r->result == 0)
+        take_high_watermark(p, r->cut); /* what the leader deleted was below its mark */
+}
+
+int partition_start_over(struct partition *p, int32_t leader_epoch, int64_t offset, struct brook_error *error)
+{
+    struct replicated r = {.leader_epoch = leader_epoch, .cut = offset, .error = error};
+    partition_with_append_lock(p, start_over, &r);
     return r.result;
 }

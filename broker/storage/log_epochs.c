@@ -57,6 +57,15 @@ void log_epoch_end(struct log *log, int32_t epoch, int32_t *ret_epoch, int64_t *
     pthread_mutex_unlock(&log->lock);
 }
 
+void log_look_at_epochs(struct log *log,
+                        void (*look)(void *arg, const struct epochs *epochs, int64_t start_offset, int64_t end_offset),
+                        void *arg)
+{
+    pthread_mutex_lock(&log->lock);
+    look(arg, &log->epochs, log->start_offset, log->end_offset);
+    pthread_mutex_unlock(&log->lock);
+}
+
 /* Not saved before a record comes: an epoch without records needs no memory, and ten thousand partitions may change
  * hands at once. */
 int log_begin_epoch(struct log *log, int32_t epoch)

@@ -182,6 +182,30 @@ START_TEST(a_follower_cuts_at_its_own_epoch_only)
 }
 END_TEST
 
+START_TEST(a_follower_left_behind_starts_over_where_the_leaders_log_begins)
+{
+    struct partition *p = make("over");
+    ck_assert_int_eq(partition_follow(p, 4), 0);
+    ck_assert_int_eq(replicate(p, 4, 3, 0, 1), 0);
+    ck_assert_int_eq(replicate(p, 4, 4, 2, 1), 0);
+    ck_assert_int_eq(partition_start_over(p, 4, 4, NULL), -BROOK_E_OFFSET_OUT_OF_RANGE);
+    ck_assert_int_eq(partition_start_over(p, 4, 100, NULL), 0);
+    ck_assert_int_eq(marks_of(p).log_start, 100);
+    ck_assert_int_eq(marks_of(p).log_end, 100);
+    ck_assert_int_eq(marks_of(p).high_watermark, 100);
+    ck_assert_int_eq(log_last_epoch(partition_log(p)), -1);
+    ck_assert_int_eq(replicate(p, 4, 4, 100, 101), 0);
+    ck_assert_int_eq(marks_of(p).log_end, 102);
+    ck_assert_int_eq(log_epoch_before(partition_log(p), 101), 4);
+    partition_unref(p);
+    struct log_settings s = fixture_settings();
+    struct log *log = fixture_open(fixture_log_path("over"), &s, &fixture_unclean);
+    ck_assert_int_eq(log_start_offset(log), 100);
+    ck_assert_int_eq(log_end_offset(log), 102);
+    log_close(log);
+}
+END_TEST
+
 START_TEST(readers_of_a_follower_are_woken_by_the_leaders_mark_and_by_its_end)
 {
     struct partition *p = make("readers");
@@ -263,6 +287,7 @@ SUITE_MAIN("partition/replicas", SUITE_TEST(the_high_watermark_waits_for_the_oth
            SUITE_TEST(too_few_replicas_refuse_before_and_say_so_after),
            SUITE_TEST(a_follower_stores_what_its_leader_sends_and_nothing_else),
            SUITE_TEST(a_follower_cuts_at_its_own_epoch_only),
+           SUITE_TEST(a_follower_left_behind_starts_over_where_the_leaders_log_begins),
            SUITE_TEST(readers_of_a_follower_are_woken_by_the_leaders_mark_and_by_its_end),
            SUITE_TEST(a_followers_safe_end_is_what_is_on_its_disk_where_the_topic_says_fsync),
            SUITE_TEST(a_high_watermark_starts_where_the_checkpoint_says))
