@@ -64,6 +64,9 @@ static void open_run(struct disk_job *job)
 static void say_recovered(const struct hosted *h)
 {
     char subject[HOSTED_SUBJECT_BYTES];
+    if (h->recovery.epochs_bad)
+        diag_log(h->hosting->diag, DIAG_WARN, hosted_subject(h, -1, subject),
+                 "the file of leader epochs makes no sense and was made anew from the batches");
     if (!h->recovery.scanned || h->is_new)
         return;
     diag_log(h->hosting->diag, h->recovery.bytes_cut ? DIAG_WARN : DIAG_INFO, hosted_subject(h, -1, subject),

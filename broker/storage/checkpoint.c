@@ -3,7 +3,9 @@
 #include "broker/storage/file.h"
 #include "proto/base/cleanup.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define VERSION "0"
@@ -86,15 +88,32 @@ static int compare(const void *a, const void *b)
     return r != 0 ? r : (x->partition > y->partition) - (x->partition < y->partition);
 }
 
+int64_t checkpoint_number(const char **at, char end, int64_t max)
+{
+    const char *p = *at;
+    char *stop;
+    if (*p < '0' || *p > '9')
+        return -1;
+    errno = 0;
+    long long number = strtoll(p, &stop, 10);
+    if (errno != 0 || number > max || *stop != end)
+        return -1;
+    *at = end ? stop + 1 : stop;
+    return number;
+}
+
 static int parse_entry(const char *line, struct offset_checkpoint_entry *ret_entry)
 {
-    char topic[256];
-    struct offset_checkpoint_entry e;
-    int end = 0;
-    if (sscanf(line, "%255s %" SCNd32 " %" SCNd64 "%n", topic, &e.partition, &e.offset, &end) != 3 ||
-        line[end] != '\0' || e.partition < 0 || e.offset < 0)
+    const char *blank = strchr(line, ' ');
+    if (!blank || blank == line || blank - line > 255)
         return -BROOK_E_INVALID;
-    e.topic = strdup(topic);
+    const char *at = blank + 1;
+    int64_t partition = checkpoint_number(&at, ' ', INT32_MAX);
+    int64_t offset = partition >= 0 ? checkpoint_number(&at, '\0', INT64_MAX) : -1;
+    if (offset < 0)
+        return -BROOK_E_INVALID;
+    struct offset_checkpoint_entry e = {.partition = (int32_t)partition, .offset = offset};
+    e.topic = strndup(line, (size_t)(blank - line));
     if (!e.topic)
         return -BROOK_E_NOMEM;
     *ret_entry = e;

@@ -28,6 +28,9 @@ int checkpoint_reader_init(struct checkpoint_reader *r, const char *text);
  * -BROOK_E_INVALID. */
 int checkpoint_reader_next(struct checkpoint_reader *r, const char **ret_line);
 
+/* A plain number in [0, max] at *at, which `end` follows; *at goes behind it. -1: there is none. */
+int64_t checkpoint_number(const char **at, char end, int64_t max);
+
 struct checkpoint_writer {
     FILE *stream; /* NULL: no memory, which save reports */
     char *text;

@@ -5,9 +5,10 @@
 #include "broker/storage/file.h"
 #include "broker/storage/identity.h"
 #include "broker/storage/lock_file.h"
+#include "broker/storage/marker.h"
 #include "broker/storage/partition_metadata.h"
+#include "broker/storage/partition_name.h"
 #include "proto/base/cleanup.h"
-#include "proto/base/names.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -17,9 +18,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define LOCK_FILE ".lock"
-#define MARKER_FILE ".kafka_cleanshutdown"
-#define MARKER_BYTES_MAX 4096
 #define WARNINGS_MAX 64
 
 enum which_checkpoint { RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS, CHECKPOINTS_COUNT };
@@ -70,23 +68,17 @@ static void file_path(const struct data_dir *dir, const char *name, char buffer[
 
 /* ---- marker and identity ----------------------------------------------------------------------------- */
 
-/* Read the marker and remove it, synced, before anything else is touched. One that can not be read, or is too
- * large to be one, promises nothing: the logs are scanned. */
+/* Read the marker and remove it, synced, before anything else is touched. One that makes no sense promises
+ * nothing: the logs are scanned. */
 static int take_marker(struct data_dir *dir, struct brook_error *error)
 {
     char path[PATH_MAX];
     file_path(dir, MARKER_FILE, path);
-    AUTO_FREE char *text = NULL;
-    size_t bytes;
-    int r = file_load(path, MARKER_BYTES_MAX, &text, &bytes);
+    int r = marker_load(path, &dir->marker_epoch);
     if (r == -BROOK_E_NOT_FOUND)
         return 0;
-    const char *epoch = r == 0 ? strstr(text, "\"brokerEpoch\":") : NULL;
-    if (epoch)
-        dir->marker_epoch = strtoll(epoch + strlen("\"brokerEpoch\":"), NULL, 10);
     if (r != 0)
-        warn(dir, "%s can not be read (%s): the last stop does not count as clean", path,
-             brook_error_text(r));
+        warn(dir, "%s can not be read or makes no sense: the last stop does not count as clean", path);
     if (io_unlink(path) != 0 || io_sync_directory(dir->path) != 0)
         return storage_error(error, "removing %s", path);
     dir->was_clean = r == 0;
@@ -95,10 +87,9 @@ static int take_marker(struct data_dir *dir, struct brook_error *error)
 
 static int write_marker(struct data_dir *dir)
 {
-    char path[PATH_MAX], text[64];
+    char path[PATH_MAX];
     file_path(dir, MARKER_FILE, path);
-    int n = snprintf(text, sizeof text, "{\"version\":0,\"brokerEpoch\":%" PRId64 "}", dir->broker_epoch);
-    return file_replace(path, text, (size_t)n, true, NULL);
+    return marker_save(path, dir->broker_epoch);
 }
 
 static int refuse(const char *path, struct brook_error *error, const char *what, const char *theirs,
@@ -117,7 +108,7 @@ static int check_identity(struct data_dir *dir, int32_t broker_id, const char *c
     if (r == -BROOK_E_STORAGE_ERROR)
         return storage_error(error, "reading %s", path);
     if (r == -BROOK_E_UNSUPPORTED_VERSION)
-        return brook_error_set(error, BROOK_E_CONFIG, "%s is of a KRaft broker, which has another layout",
+        return brook_error_set(error, BROOK_E_CONFIG, "%s is of a later version than 0 and 1, the ones known here",
                                path);
     if (r == -BROOK_E_INVALID)
         warn(dir, "%s makes no sense and was written anew", path);
@@ -137,22 +128,6 @@ static int check_identity(struct data_dir *dir, int32_t broker_id, const char *c
 }
 
 /* ---- partitions -------------------------------------------------------------------------------------- */
-
-/* "<topic>-<number>", split at the last dash. */
-static bool parse_name(const char *name, struct data_dir_partition *p)
-{
-    const char *dash = strrchr(name, '-');
-    if (!dash || dash[1] == '\0' || strlen(dash + 1) > 10 ||
-        strspn(dash + 1, "0123456789") != strlen(dash + 1) ||
-        !name_is_legal_topic(name, (size_t)(dash - name)))
-        return false;
-    long long number = strtoll(dash + 1, NULL, 10);
-    if (number > INT32_MAX || (dash[1] == '0' && dash[2] != '\0'))
-        return false;
-    snprintf(p->topic, sizeof p->topic, "%.*s", (int)(dash - name), name);
-    p->partition = (int32_t)number;
-    return true;
-}
 
 static bool ends_in(const char *name, const char *suffix)
 {
@@ -200,7 +175,7 @@ static int take_entry(struct data_dir *dir, const char *name)
             warn(dir, "%s is left of a deletion and can not be removed: %s", path, strerror(errno));
         return 0;
     }
-    if (!parse_name(name, &p) || !is_directory(path))
+    if (!partition_name_parse(name, p.topic, &p.partition) || !is_directory(path))
         return 0;
     read_topic_id(dir, path, &p);
     return add_partition(dir, &p);

@@ -119,14 +119,12 @@ static int parse(struct epochs *e, const char *text)
     const char *line;
     int code = checkpoint_reader_init(&r, text);
     while (code == 0 && (code = checkpoint_reader_next(&r, &line)) == 0) {
-        int32_t epoch;
-        int64_t start;
-        int end = 0;
-        if (sscanf(line, "%" SCNd32 " %" SCNd64 "%n", &epoch, &start, &end) != 2 || line[end] != '\0' ||
-            epoch < 0 || start < 0 || epoch <= epochs_last(e) ||
+        int64_t epoch = checkpoint_number(&line, ' ', INT32_MAX);
+        int64_t start = epoch >= 0 ? checkpoint_number(&line, '\0', INT64_MAX) : -1;
+        if (start < 0 || epoch <= epochs_last(e) ||
             (e->count > 0 && start <= e->entries[e->count - 1].start_offset))
             return -BROOK_E_INVALID;
-        if (add(e, epoch, start) != 0)
+        if (add(e, (int32_t)epoch, start) != 0)
             return -BROOK_E_NOMEM;
     }
     return code == -BROOK_E_AGAIN ? 0 : code;

@@ -34,7 +34,7 @@ static int take_line(char *line, struct identity *id, int *version)
     char *end = "";
     if (!strcmp(key, "version")) {
         *version = (int)strtol(value, &end, 10);
-    } else if (!strcmp(key, "broker.id")) {
+    } else if (!strcmp(key, "broker.id") || !strcmp(key, "node.id")) {
         id->broker_id = (int32_t)strtol(value, &end, 10);
     } else if (!strcmp(key, "cluster.id")) {
         if (strlen(value) > CLUSTER_ID_BYTES_MAX)
@@ -61,8 +61,10 @@ int identity_load(const char *path, struct identity *ret_identity)
     while ((line = strsep(&rest, "\n")))
         if (take_line(line, &id, &version) != 0)
             return -BROOK_E_INVALID;
-    if (version != 0)
-        return version > 0 ? -BROOK_E_UNSUPPORTED_VERSION : -BROOK_E_INVALID;
+    if (version > 1)
+        return -BROOK_E_UNSUPPORTED_VERSION;
+    if (version < 0 || (version == 1 && (id.broker_id < 0 || id.cluster_id[0] == '\0')))
+        return -BROOK_E_INVALID;
     *ret_identity = id;
     return 0;
 }

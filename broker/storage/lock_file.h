@@ -7,6 +7,12 @@
 
 #include "proto/base/err.h"
 
+#include <stdbool.h>
+
+#define LOCK_FILE ".lock"
+
 /* Returns 0 and the descriptor that holds the lock (close() lets go); -BROOK_E_LOCKED; a storage error. */
 int lock_file_take(const char *path, int *ret_fd, struct brook_error *error);
+/* Whether another process holds the lock, and which (0: it does not say). Only asks, and writes nothing. */
+bool lock_file_is_taken(const char *path, long *ret_owner);
 #endif

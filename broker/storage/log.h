@@ -46,6 +46,7 @@ struct log_recovery {
     int64_t bytes_scanned;
     int64_t bytes_cut; /* torn tail */
     int32_t indexes_rebuilt;
+    bool epochs_bad; /* the epoch file made no sense: made anew from the batches */
 };
 
 /* Open or create the log in `directory` (created if missing; its parent must exist). `settings` are copied.

@@ -299,7 +299,9 @@ static void load_epochs(struct opening *o)
 {
     char path[PATH_MAX];
     directory_file_path(o->log->directory, EPOCHS_FILE, path);
-    o->epochs_known = epochs_load(&o->log->epochs, path) == 0;
+    int r = epochs_load(&o->log->epochs, path);
+    o->epochs_known = r == 0;
+    o->recovery.epochs_bad = r != 0 && r != -BROOK_E_NOT_FOUND;
 }
 
 static int walk_epochs(struct log *log, struct segment *s)
@@ -321,6 +323,7 @@ static int settle_epochs(struct opening *o)
     struct log *log = o->log;
     if (!o->epochs_known) {
         epochs_done(&log->epochs);
+        log->epochs.dirty = o->recovery.epochs_bad;
         for (size_t i = 0; i < log->segments_count; i++)
             if (walk_epochs(log, log->segments[i]) != 0)
                 return fail(o, "reading");

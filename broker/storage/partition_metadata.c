@@ -11,7 +11,7 @@
 
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-static void encode(const uint8_t id[TOPIC_ID_BYTES], char text[TOPIC_ID_TEXT_BYTES + 1])
+void partition_metadata_encode(const uint8_t id[TOPIC_ID_BYTES], char text[TOPIC_ID_TEXT_BYTES + 1])
 {
     for (int i = 0; i < TOPIC_ID_TEXT_BYTES; i++) {
         int bit = 6 * i;
@@ -67,7 +67,7 @@ int partition_metadata_save(const char *path, const uint8_t topic_id[TOPIC_ID_BY
     char text[TOPIC_ID_TEXT_BYTES + 1], file[sizeof HEAD + TOPIC_ID_TEXT_BYTES];
     if (is_zero(topic_id))
         return brook_error_set(error, BROOK_E_INVALID, "%s: the zero topic id", path);
-    encode(topic_id, text);
+    partition_metadata_encode(topic_id, text);
     int n = snprintf(file, sizeof file, HEAD "%s", text);
     return file_replace(path, file, (size_t)n, true, error);
 }

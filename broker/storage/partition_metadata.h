@@ -19,4 +19,6 @@ int partition_metadata_load(const char *path, uint8_t ret_topic_id[TOPIC_ID_BYTE
 /* Replaced atomically and synced. Returns 0; -BROOK_E_INVALID for the zero id; a storage error. */
 int partition_metadata_save(const char *path, const uint8_t topic_id[TOPIC_ID_BYTES],
                             struct brook_error *error);
+/* The 22 characters of an id. */
+void partition_metadata_encode(const uint8_t id[TOPIC_ID_BYTES], char text[TOPIC_ID_TEXT_BYTES + 1]);
 #endif

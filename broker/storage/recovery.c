@@ -168,6 +168,7 @@ static int search_valid(struct recovery_scan *scan, struct window *w, struct win
         if (read_plausible(w, scan, position, scan->base_offset, &h) == 0 &&
             check_sum(sums, &h, position) == 0) {
             *ret_found = true;
+            scan->found_position = position;
             return 0;
         }
         position++;
@@ -191,7 +192,7 @@ static int judge_rest(struct recovery_scan *scan, struct window *w)
 int recovery_scan(struct recovery_scan *scan)
 {
     scan->verdict = RECOVERY_WHOLE;
-    scan->valid_bytes = 0;
+    scan->valid_bytes = scan->start_position;
     scan->next_offset = scan->base_offset;
     scan->bytes_scanned = 0;
     if (scan->trusted_below > scan->base_offset)

@@ -29,11 +29,13 @@ struct recovery_scan {
     void (*seen)(void *arg, const struct batch_header *header,
                  int64_t position); /* each whole batch, in order */
     void *arg;
+    int64_t start_position; /* where a batch begins: 0, or a `found_position` to go on behind damage */
     /* the answer */
     enum recovery_verdict verdict;
     int64_t valid_bytes;
     int64_t next_offset;
-    int64_t bytes_scanned; /* with checksum */
+    int64_t bytes_scanned;  /* with checksum */
+    int64_t found_position; /* damaged: where the valid batch behind the bad place begins */
 };
 
 /* Returns 0 and the answer; -BROOK_E_UNSUPPORTED_FORMAT (a message older than v2, with a right checksum of

@@ -1,13 +1,16 @@
 /* brook log dump: segment files, offline. Reads with the same parser as broker and library, and never writes. */
 #include "client/cli/commands.h"
 #include "client/cli/format.h"
+#include "client/cli/log_dump.h"
 
 #include "proto/record/record.h"
 
 #include <endian.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -176,7 +179,8 @@ static bool ends_in(const char *text, const char *end)
     return a >= b && strcmp(text + a - b, end) == 0;
 }
 
-static int dump_file(struct dump *d)
+/* Map a regular file. CLI_FAILED after having said why not. */
+static int map_file(struct dump *d)
 {
     struct stat st;
     int fd = open(d->name, O_RDONLY | O_CLOEXEC);
@@ -195,18 +199,68 @@ static int dump_file(struct dump *d)
         return CLI_FAILED;
     }
     d->data = map;
+    return CLI_OK;
+}
+
+static int dump_file(struct dump *d)
+{
     int64_t before = d->faults;
+    if (map_file(d) != CLI_OK)
+        return CLI_FAILED;
     if (ends_in(d->name, ".timeindex"))
         dump_time_index(d);
     else if (ends_in(d->name, ".index"))
         dump_index(d);
     else if (ends_in(d->name, ".log"))
         dump_log(d);
+    else if (log_dump_is_side_file(d->name))
+        d->faults += log_dump_side_file(d->cli, d->name, d->data, d->bytes);
     else
-        fault(d, 0, "not a .log, .index or .timeindex file");
-    if (map)
-        munmap(map, d->bytes);
+        fault(d, 0, "not a .log, .index or .timeindex file, nor a side file of a log or a data directory");
+    if (d->data)
+        munmap((void *)(uintptr_t)d->data, d->bytes);
+    d->data = NULL;
     return d->faults == before ? CLI_OK : CLI_FAILED;
+}
+
+static bool is_known(const char *path)
+{
+    return ends_in(path, ".timeindex") || ends_in(path, ".index") || ends_in(path, ".log") ||
+           log_dump_is_side_file(path);
+}
+
+/* Every file of a partition's directory, in the order of their names. */
+static int dump_partition(struct dump *d, const char *directory)
+{
+    struct dirent **names;
+    int count = scandir(directory, &names, NULL, alphasort), code = CLI_OK;
+    if (count < 0)
+        return cli_say("%s: %s", directory, strerror(errno)), CLI_FAILED;
+    for (int i = 0; i < count; i++) {
+        char path[PATH_MAX];
+        int n = snprintf(path, sizeof path, "%s/%s", directory, names[i]->d_name);
+        free(names[i]);
+        if ((size_t)n >= sizeof path || !is_known(path))
+            continue;
+        if (!d->cli->json)
+            printf("%s\n", path);
+        d->name = path;
+        if (dump_file(d) != CLI_OK)
+            code = CLI_FAILED;
+    }
+    free(names);
+    return code;
+}
+
+static int dump_argument(struct dump *d, const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return inspect_is_data_dir(path) ? log_dump_data_dir(d->cli, path) : dump_partition(d, path);
+    d->name = path;
+    if (d->cli->arguments_count > 1 && !d->cli->json)
+        printf("%s\n", path);
+    return dump_file(d);
 }
 
 static int run(struct cli *cli)
@@ -215,13 +269,9 @@ static int run(struct cli *cli)
     if (codec_new(&d.codec) < 0)
         return cli_say("out of memory"), CLI_FAILED;
     int code = CLI_OK;
-    for (int i = 0; i < cli->arguments_count; i++) {
-        d.name = cli->arguments[i];
-        if (cli->arguments_count > 1 && !cli->json)
-            printf("%s\n", d.name);
-        if (dump_file(&d) != CLI_OK)
+    for (int i = 0; i < cli->arguments_count; i++)
+        if (dump_argument(&d, cli->arguments[i]) != CLI_OK)
             code = CLI_FAILED;
-    }
     codec_free(d.codec);
     return code;
 }
@@ -229,10 +279,14 @@ static int run(struct cli *cli)
 static const struct cli_option options[] = {{"records", NULL, "print each record, not only the batches", 'r'}, {0}};
 
 const struct cli_command cmd_log_dump = {
-    .group = "log", .name = "dump", .arguments = "FILE...", .arguments_min = 1, .arguments_max = -1,
-    .summary = "print segment and index files, offline",
-    .description = "Print the batches of .log files and the entries of .index and .timeindex files, checking every checksum\n"
-                   "and every record. Files are only read. Exits with 1 if anything in them is wrong.",
-    .examples = "  brook log dump /var/lib/brook/orders-0/00000000000000000000.log --records\n",
+    .group = "log", .name = "dump", .arguments = "FILE|DIRECTORY...", .arguments_min = 1, .arguments_max = -1,
+    .summary = "print the files of a log, offline",
+    .description = "Print the batches of .log files, checking every checksum and every record, the entries of .index,\n"
+                   ".timeindex, .txnindex and .snapshot files, checkpoints, partition.metadata and meta.properties.\n"
+                   "Of a partition's directory every file is printed; of a data directory its side files and a line\n"
+                   "for each partition. Brook's and Apache Kafka's directories are alike. Nothing is ever written.\n"
+                   "Exits with 1 if anything is wrong with what was printed.",
+    .examples = "  brook log dump /var/lib/brook/orders-0/00000000000000000000.log --records\n"
+                "  brook log dump /var/lib/brook\n",
     .options = options, .is_offline = true, .run = run,
 };

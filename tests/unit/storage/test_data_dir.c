@@ -199,8 +199,8 @@ START_TEST(an_identity_that_was_not_written_to_its_end_is_written_anew)
     static const char java[] = "#\n#date\nversion = 0\r\n cluster.id=" CLUSTER "\nsome.key=x\nbroker.id=1\n";
     ck_assert_int_eq(open_with_identity(path, java, strlen(java), &warned), 0);
     ck_assert_uint_eq(warned, 0);
-    static const char kraft[] = "version=1\nnode.id=1\ncluster.id=" CLUSTER "\n";
-    ck_assert_int_eq(open_with_identity(path, kraft, strlen(kraft), &warned), -BROOK_E_CONFIG);
+    static const char later[] = "version=2\nnode.id=1\ncluster.id=" CLUSTER "\n";
+    ck_assert_int_eq(open_with_identity(path, later, strlen(later), &warned), -BROOK_E_CONFIG);
 }
 END_TEST
 
