@@ -10,12 +10,22 @@ void partition_enqueue(struct partition *p, struct partition_append *a)
     struct outbox o;
     outbox_init(&o);
     pthread_mutex_lock(&p->state);
-    if (p->is_leader)
-        append_list_push(&p->queue, a);
-    else
+    if (!p->is_leader)
         outbox_answer(&o, a, BROOK_E_NOT_LEADER, NULL);
+    else if (p->refusal)
+        outbox_answer(&o, a, p->refusal, p->refusal_text);
+    else
+        append_list_push(&p->queue, a);
     pthread_mutex_unlock(&p->state);
     outbox_post(&o, NULL, NULL);
+}
+
+void partition_refuse_appends(struct partition *p, int code, const char *text)
+{
+    pthread_mutex_lock(&p->state);
+    p->refusal = code;
+    p->refusal_text = text;
+    pthread_mutex_unlock(&p->state);
 }
 
 static size_t bytes_of(const struct partition_append *a)

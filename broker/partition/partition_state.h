@@ -32,6 +32,8 @@ struct partition {
     pthread_mutex_t state;
     bool is_leader;
     int32_t leader_epoch;
+    int refusal; /* what appends are answered without being tried; 0: they are */
+    const char *refusal_text;
     int64_t log_end;
     int64_t durable_end; /* as of the last flush that was looked at */
     int64_t high_watermark;
