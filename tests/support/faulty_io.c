@@ -36,6 +36,7 @@ static struct {
     char only[128]; /* "": anywhere */
 } state;
 static int64_t free_bytes = -1;
+static char free_part[128];
 
 static int place(enum faulty_kind kind)
 {
@@ -80,9 +81,10 @@ void faulty_only(const char *part)
     pthread_mutex_unlock(&lock);
 }
 
-void faulty_free_bytes(int64_t bytes)
+void faulty_free_bytes(const char *part, int64_t bytes)
 {
     pthread_mutex_lock(&lock);
+    snprintf(free_part, sizeof free_part, "%s", part);
     free_bytes = bytes;
     pthread_mutex_unlock(&lock);
 }
@@ -332,7 +334,7 @@ int io_free_bytes(const char *path, int64_t *ret_bytes)
     struct statvfs st;
     int r = statvfs(path, &st);
     pthread_mutex_lock(&lock);
-    *ret_bytes = free_bytes >= 0 ? free_bytes : (int64_t)(st.f_bavail * st.f_frsize);
+    *ret_bytes = free_bytes >= 0 && strstr(path, free_part) ? free_bytes : (int64_t)(st.f_bavail * st.f_frsize);
     pthread_mutex_unlock(&lock);
     return r;
 }

@@ -39,8 +39,8 @@ void faulty_fail(unsigned kinds, int k, int count, int error);
 void faulty_shorten(int k, size_t bytes, int error);
 /* Only calls that touch a path with `part` in it count for the rule, from now on, until the next reset. */
 void faulty_only(const char *part);
-/* What io_free_bytes() says from now on, also after a reset; -1: the truth. */
-void faulty_free_bytes(int64_t bytes);
+/* What io_free_bytes() says of paths with `part` in them from now on, also after a reset; -1: the truth. */
+void faulty_free_bytes(const char *part, int64_t bytes);
 /* Calls of these kinds since the rule was set (or the reset). */
 int faulty_calls(unsigned kinds);
 /* Whether the rule has struck. */
