@@ -68,6 +68,7 @@ struct cluster_settings room_settings_cluster(const struct settings *s)
         .partitions_default = s->num_partitions,
         .replicas_default = s->default_replication_factor,
         .retention_check_ms = s->log_retention_check_interval_ms,
+        .free_bytes_min = s->log_dir_min_free_bytes,
         .controlled_shutdown_ms_max = s->controlled_shutdown_max_ms,
         .topic_defaults = {.log = {.segment_bytes = s->log_segment_bytes,
                                    .segment_ms = settings_roll_ms(s),

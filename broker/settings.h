@@ -43,6 +43,7 @@ struct settings {
     int32_t log_index_size_max_bytes;
     int32_t log_index_interval_bytes;
     int64_t log_segment_delete_delay_ms;
+    int64_t log_dir_min_free_bytes;
     char *log_durability;
     int64_t log_flush_interval_messages;
     int64_t log_flush_interval_ms;

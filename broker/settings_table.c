@@ -66,6 +66,9 @@ const struct setting settings_table[] = {
         "An index entry for so many bytes of records."),
     LONG("log.segment.delete.delay.ms", log_segment_delete_delay_ms, "60000", 0, 86400000, "ms", STATIC,
          "Removed files are kept under another name for so long."),
+    LONG("log.dir.min.free.bytes", log_dir_min_free_bytes, "67108864", 0, (int64_t)1 << 50, "bytes", STATIC,
+         "A data directory with less room takes no records and no new partitions. It is what retention, checkpoints and "
+         "the next start write into. 0: only what a failed write says counts."),
     CHOICE("log.durability", log_durability, "replicated", "fsync|replicated|interval", STATIC,
            "What an acknowledgement of acks=all means: on stable storage; in the page cache of the replicas in "
            "sync; or likewise, but shown to consumers once flushed. Topics may say otherwise (durability)."),

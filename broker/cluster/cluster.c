@@ -164,7 +164,7 @@ static int copy_settings(struct cluster *c, const struct cluster_settings *setti
 static int start_coordinator(struct cluster *c, struct brook_error *error)
 {
     char session_file[PATH_MAX];
-    snprintf(session_file, sizeof session_file, "%s/zookeeper.session", c->s.data_dirs[0]);
+    snprintf(session_file, sizeof session_file, "%s/zookeeper.session", hosting_first_dir(c->hosting));
     struct coordinator_settings settings = {
         .connect = c->s.zookeeper_connect,
         .session_timeout_ms = c->s.zookeeper_session_timeout_ms,
@@ -191,6 +191,7 @@ static int start_hosting(struct cluster *c)
         .data_dirs_count = c->s.data_dirs_count,
         .disk_threads = c->s.disk_threads_count,
         .retention_check_ms = c->s.retention_check_ms,
+        .free_bytes_min = c->s.free_bytes_min,
         .defaults = &c->s.topic_defaults,
         .diag = c->s.diag,
     };

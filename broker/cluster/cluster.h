@@ -32,6 +32,7 @@ struct cluster_settings {
     int32_t partitions_default;    /* num.partitions */
     int32_t replicas_default;      /* default.replication.factor */
     int64_t retention_check_ms;    /* log.retention.check.interval.ms */
+    int64_t free_bytes_min;        /* log.dir.min.free.bytes */
     int64_t controlled_shutdown_ms_max; /* for ZooKeeper to confirm that the broker has left */
     struct topic_config topic_defaults;
     const struct diag *diag;

@@ -56,6 +56,7 @@ int hosting_new(const struct hosting_settings *settings, struct inbox *inbox,
     hosting->broker_id = settings->broker_id;
     hosting->defaults = *settings->defaults;
     hosting->retention_check_ms = settings->retention_check_ms;
+    hosting->free_bytes_min = settings->free_bytes_min;
     hosting->diag = settings->diag;
     hosting->inbox = inbox;
     hosting->events = *events;
@@ -221,24 +222,30 @@ static void follow_role(struct hosted *h, const struct image_partition *p)
         lead(h, p->leader_epoch);
 }
 
-static struct host_dir *emptiest(struct hosting *hosting)
+/* No earlier life of this broker had it. */
+static bool is_of_this_life(const struct hosting *hosting, const struct image_partition *p)
 {
-    struct host_dir *best = &hosting->dirs[0];
-    for (size_t i = 1; i < hosting->dirs_count; i++)
-        if (hosting->dirs[i].partitions_count < best->partitions_count)
-            best = &hosting->dirs[i];
-    return best;
+    return p->version >= 0 && p->leader_epoch == 0 && may_lead(hosting, p);
 }
 
 static void create(struct hosting *hosting, const struct image_topic *topic, int32_t number)
 {
-    struct hosted *h = hosted_add(hosting, emptiest(hosting), topic->name, number);
+    struct host_dir *missing = hosting_missing_dir(hosting);
+    bool may_be_there = missing && !is_of_this_life(hosting, &topic->partitions[number]);
+    if (may_be_there && topic->partitions[number].version < 0)
+        return; /* its state is being read */
+    struct host_dir *dir = may_be_there ? missing : hosting_choose_dir(hosting, NULL);
+    struct hosted *h = hosted_add(hosting, dir ? dir : &hosting->dirs[0], topic->name, number);
     if (!h)
         return;
     h->topic_id = topic->node.topic_id;
-    h->is_new = true;
+    h->is_new = !may_be_there;
     h->log_settings = topic->config.log;
-    hosted_start_open(h);
+    if (dir && !may_be_there)
+        return hosted_start_open(h);
+    brook_error_set(&h->error, BROOK_E_STORAGE_ERROR, "%s",
+                    may_be_there ? dir->failure : "every data directory is full or has failed");
+    hosted_fail(h);
 }
 
 /* Not coming back. */
@@ -390,12 +397,14 @@ static int64_t retry_failed(struct hosting *hosting, int64_t now_ms)
     if (!hosting->failed)
         return next;
     for (struct hosted *h = hosting->table; h; h = h->hh.next) {
-        if (h->status != HOSTED_FAILED || h->is_unwanted || h->is_told_offline)
+        if (h->status != HOSTED_FAILED || h->is_unwanted || h->is_told_offline ||
+            (h->dir->is_failed && !h->is_new))
             continue;
-        if (!h->retry_ms)
-            h->retry_ms = now_ms + HOSTING_RETRY_MS;
-        else if (now_ms >= h->retry_ms)
+        bool is_due = h->retry_ms && now_ms >= h->retry_ms;
+        if (is_due && (!h->is_new || hosted_move_new(h)))
             hosted_start_open(h);
+        else if (is_due || !h->retry_ms)
+            h->retry_ms = now_ms + HOSTING_RETRY_MS;
         if (h->status == HOSTED_FAILED)
             next = sooner(next, h->retry_ms);
     }
@@ -427,7 +436,7 @@ static void look_for_offline(struct hosting *hosting)
 {
     struct hosted *h, *next;
     HASH_ITER(hh, hosting->table, h, next)
-    if (h->status == HOSTED_OPEN && log_offline_reason(partition_log(h->partition))) {
+    if (h->status == HOSTED_OPEN && !h->dir->is_failed && log_offline_reason(partition_log(h->partition))) {
         if (log_sync_failed(partition_log(h->partition)))
             leave_offline(h);
         else
@@ -465,10 +474,14 @@ int64_t hosting_tick(struct hosting *hosting, int64_t now_ms)
         for (size_t i = 0; i < hosting->dirs_count; i++)
             hosting_start_checkpoint(hosting, &hosting->dirs[i]);
     }
+    if (now_ms >= hosting->next_space_ms) {
+        hosting->next_space_ms = now_ms + HOSTING_SPACE_MS;
+        hosting_look_at_space(hosting);
+    }
     if (now_ms >= hosting->next_offline_ms) {
         hosting->next_offline_ms = now_ms + HOSTING_OFFLINE_CHECK_MS;
         look_for_offline(hosting);
     }
-    return sooner(sooner(retry_failed(hosting, now_ms), hosting->next_offline_ms),
+    return sooner(sooner(retry_failed(hosting, now_ms), sooner(hosting->next_offline_ms, hosting->next_space_ms)),
                   sooner(hosting->next_retention_ms, hosting->next_checkpoint_ms));
 }

@@ -4,7 +4,13 @@
  * says, and gives up what is not in the image any more. Everything that touches a disk is done on disk
  * threads; the retention and checkpoint timers live here. A log that goes offline is closed and, after
  * HOSTING_RETRY_MS, opened anew as after a crash; until then the partition is not led. One whose sync failed
- * stays as it is, readable and offline, until the process ends. A partition that is given up is let go by the
+ * stays as it is, readable and offline, until the process ends.
+ * A data directory that fails (it can not be read at the start, its checkpoints can not be written, its file system is
+ * gone or read-only) takes its own partitions offline until the process ends, readable where their files are; the others
+ * go on. One that has too little room takes no appends and no new partitions until it has more. New partitions go to
+ * the directory with the fewest, of those that are well and have room.
+ *
+ * A partition that is given up is let go by the
  * last holder of a reference: only then its log is removed or set aside. At the end, when nobody uses
  * partitions any more, nobody is waited for.
  *
@@ -24,6 +30,7 @@ struct partition;
 #define HOSTING_CHECKPOINT_MS 60000
 #define HOSTING_RETRY_MS 30000        /* until a partition that could not be opened is tried again */
 #define HOSTING_OFFLINE_CHECK_MS 1000 /* between two looks for logs that take no appends any more */
+#define HOSTING_SPACE_MS 1000         /* between two looks at the room that the data directories have */
 #define HOSTING_PROGRESS_MS 5000      /* between two lines about how far recovery is */
 
 struct hosting_settings {
@@ -32,6 +39,7 @@ struct hosting_settings {
     size_t data_dirs_count;
     int disk_threads;
     int64_t retention_check_ms;
+    int64_t free_bytes_min; /* with less room a data directory counts as full; 0: only when a write says so */
     const struct topic_config *defaults; /* copied: for logs whose topic is not known yet */
     const struct diag *diag;
 };
@@ -56,8 +64,10 @@ void hosting_free(struct hosting *hosting);
 
 /* Lock the data directories (and make them, if missing), in the calling thread: from here to hosting_free()
  * no other process writes in them. Before hosting_open(), which does it if this was not called. Returns 0
- * or an error of data_dir_lock(). */
+ * or an error of data_dir_lock(); a storage error only when no directory is left. */
 int hosting_lock(struct hosting *hosting, struct brook_error *error);
+/* The first directory that was locked: for what else is to be kept there. Borrowed. */
+const char *hosting_first_dir(const struct hosting *hosting);
 /* Open the data directories of this cluster, then the logs in them. Once. */
 void hosting_open(struct hosting *hosting, const char *cluster_id);
 /* Nobody uses a partition any more: close the logs, write checkpoints and, when all went well, the clean-stop

@@ -4,6 +4,7 @@
 #include "proto/base/diag.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -75,7 +76,7 @@ static void say_recovered(const struct hosted *h)
              h->recovery.bytes_scanned, h->recovery.bytes_cut, h->recovery.indexes_rebuilt);
 }
 
-static void failed(struct hosted *h)
+void hosted_fail(struct hosted *h)
 {
     char subject[HOSTED_SUBJECT_BYTES];
     h->status = HOSTED_FAILED;
@@ -109,13 +110,14 @@ static void opened(struct hosted *h)
     h->err = partition_new(h->topic, h->number, h->topic_id.bytes, &h->log, &partition);
     if (h->err) {
         log_close(TAKE(h->log));
-        return failed(h);
+        return hosted_fail(h);
     }
     partition_on_release(partition, released_by_last, h);
     partition_use_flusher(partition, h->hosting->flusher);
     h->partition = partition;
     h->is_durability_set = false;
     h->status = HOSTED_OPEN;
+    hosted_heed_dir(h);
     say_recovered(h);
     h->is_new = false;
 }
@@ -141,7 +143,7 @@ static void open_done(struct disk_job *job)
     hosting->opening--;
     if (h->is_cancelled) {
         /* What was clean before is so still; what is new was not made. */
-        hosting->bad_ends += !h->is_new && !h->hint.clean;
+        h->dir->bad_ends += !h->is_new && !h->hint.clean;
         h->status = HOSTED_LEAVING;
         h->end = HOSTED_END_CLOSE;
     } else if (h->is_dropped) {
@@ -150,7 +152,7 @@ static void open_done(struct disk_job *job)
                      h->error.code ? h->error.text : brook_error_text(h->err));
         hosted_remove(h);
     } else if (h->err) {
-        failed(h);
+        hosted_fail(h);
     } else {
         opened(h);
     }
@@ -175,6 +177,8 @@ void hosted_start_open(struct hosted *h)
 
 static int set_aside(struct hosted *h)
 {
+    if (h->dir->is_missing)
+        return -BROOK_E_STORAGE_ERROR; /* if it is there, it stays there */
     pthread_mutex_lock(&h->dir->lock);
     int err = data_dir_set_aside(h->dir->dir, h->topic, h->number);
     pthread_mutex_unlock(&h->dir->lock);
@@ -203,7 +207,8 @@ static void leave_run(struct disk_job *job)
     }
     if (h->end != HOSTED_END_CLOSE) {
         int err = set_aside(h);
-        h->err = err ? err : h->err;
+        if (!h->is_new || errno != ENOENT) /* it was not made yet */
+            h->err = err ? err : h->err;
     }
 }
 
@@ -211,6 +216,8 @@ static void say_left(const struct hosted *h)
 {
     char subject[HOSTED_SUBJECT_BYTES];
     hosted_subject(h, -1, subject);
+    if (h->dir->is_failed)
+        return; /* that was said of all of it */
     if (h->err)
         diag_log(h->hosting->diag, DIAG_ERROR, subject, "the log could not be %s: %s",
                  h->end == HOSTED_END_DELETE      ? "removed"
@@ -231,7 +238,7 @@ static void leave_done(struct disk_job *job)
     hosting->leaving--;
     say_left(h);
     if (h->end == HOSTED_END_CLOSE) {
-        hosting->bad_ends += h->err != 0; /* stays in the table for the last checkpoint */
+        h->dir->bad_ends += h->err != 0; /* stays in the table for the last checkpoint */
     } else if (h->end == HOSTED_END_REOPEN) {
         h->status = HOSTED_FAILED;
         h->retry_ms = 0;
@@ -300,23 +307,48 @@ void hosted_leave(struct hosted *h, enum hosted_end end)
 
 /* ---- directories ------------------------------------------------------------------------------------ */
 
+/* Only this directory's, and no mistake of whoever runs the broker. */
+static bool is_disks_fault(int err)
+{
+    return err == -BROOK_E_STORAGE_ERROR || err == -BROOK_E_STORAGE_FULL;
+}
+
 int hosting_lock(struct hosting *hosting, struct brook_error *error)
 {
-    int err = 0;
-    for (size_t i = 0; i < hosting->dirs_count && !err; i++)
-        if (!hosting->dirs[i].dir)
-            err = data_dir_lock(hosting->dirs[i].path, &hosting->dirs[i].dir, error);
-    return err;
+    bool any = false;
+    for (size_t i = 0; i < hosting->dirs_count; i++) {
+        struct host_dir *dir = &hosting->dirs[i];
+        dir->err = dir->dir ? 0 : data_dir_lock(dir->path, &dir->dir, &dir->error);
+        any = any || !dir->err;
+        if (dir->err && !is_disks_fault(dir->err)) {
+            *error = dir->error;
+            return dir->err;
+        }
+    }
+    if (!any)
+        *error = hosting->dirs[0].error;
+    return any ? 0 : hosting->dirs[0].err;
+}
+
+const char *hosting_first_dir(const struct hosting *hosting)
+{
+    for (size_t i = 0; i < hosting->dirs_count; i++)
+        if (hosting->dirs[i].dir)
+            return hosting->dirs[i].path;
+    return hosting->dirs[0].path;
 }
 
 static void dir_open_run(struct disk_job *job)
 {
     struct host_dir *dir = CONTAINER_OF(job, struct host_dir, job);
+    dir->error.code = 0;
     dir->err = dir->dir ? 0 : data_dir_lock(dir->path, &dir->dir, &dir->error);
     if (!dir->err)
         dir->err = data_dir_load(dir->dir, dir->hosting->broker_id, dir->hosting->cluster_id, &dir->error);
     if (dir->err && !dir->error.code)
         brook_error_set(&dir->error, -dir->err, "%.200s: %s", dir->path, brook_error_text(dir->err));
+    if (!dir->err && data_dir_free_bytes(dir->dir, &dir->free_bytes, NULL) == 0)
+        dir->is_full = host_dir_lacks_room(dir, dir->free_bytes);
 }
 
 /* Whether all directories were left by the same clean stop. */
@@ -325,11 +357,32 @@ static int64_t find_clean_from(const struct hosting *hosting)
     int64_t clean_from = -1;
     for (size_t i = 0; i < hosting->dirs_count; i++) {
         int64_t epoch = -1;
-        if (!data_dir_was_clean(hosting->dirs[i].dir, &epoch) || (i > 0 && epoch != clean_from))
+        if (hosting->dirs[i].is_missing || !data_dir_was_clean(hosting->dirs[i].dir, &epoch) || (i > 0 && epoch != clean_from))
             return -1;
         clean_from = epoch;
     }
     return clean_from;
+}
+
+/* A partition that could not be made in one directory is made in another, and what there is of it in the first
+ * comes to light when that is well again. */
+static int settle_twins(struct host_dir *dir, const struct data_dir_partition *found, struct hosted *other,
+                        bool *ret_is_kept, struct brook_error *error)
+{
+    struct host_dir *empty = data_dir_holds_nothing(dir->dir, found->topic, found->partition) ? dir
+                             : data_dir_holds_nothing(other->dir->dir, found->topic, found->partition)
+                                 ? other->dir
+                                 : NULL;
+    if (!empty || data_dir_set_aside(empty->dir, found->topic, found->partition) != 0)
+        return brook_error_set(error, BROOK_E_CONFIG, "%.120s-%" PRId32 " is in two data directories: %.50s and %.50s",
+                               found->topic, found->partition, other->dir->path, dir->path);
+    diag_log(dir->hosting->diag, DIAG_WARN, "",
+             "%s-%" PRId32 " is in two data directories: the one in %s holds nothing, and was set aside", found->topic,
+             found->partition, empty->path);
+    *ret_is_kept = empty != dir;
+    if (*ret_is_kept)
+        hosted_remove(other);
+    return 0;
 }
 
 static int add_found(struct host_dir *dir, struct brook_error *error)
@@ -345,10 +398,12 @@ static int add_found(struct host_dir *dir, struct brook_error *error)
         char name[sizeof found[i].topic + 16];
         snprintf(name, sizeof name, "%s-%" PRId32, found[i].topic, found[i].partition);
         HASH_FIND_STR(hosting->table, name, h);
-        if (h)
-            return brook_error_set(error, BROOK_E_CONFIG,
-                                   "%.120s is in two data directories: %.50s and %.50s", name, h->dir->path,
-                                   dir->path);
+        bool is_kept = true;
+        int err = h ? settle_twins(dir, &found[i], h, &is_kept, error) : 0;
+        if (err)
+            return err;
+        if (!is_kept)
+            continue;
         h = hosted_add(hosting, dir, found[i].topic, found[i].partition);
         if (!h)
             return brook_error_set(error, BROOK_E_NOMEM, "out of memory");
@@ -359,16 +414,36 @@ static int add_found(struct host_dir *dir, struct brook_error *error)
     return 0;
 }
 
+/* A directory whose disk fails is done without, as long as another one is there. */
+static int judge_dirs(struct hosting *hosting, struct brook_error *error)
+{
+    const struct host_dir *worst = NULL;
+    size_t well = 0;
+    for (size_t i = 0; i < hosting->dirs_count; i++) {
+        const struct host_dir *dir = &hosting->dirs[i];
+        well += !dir->err;
+        if (dir->err && (!worst || !is_disks_fault(dir->err)))
+            worst = dir;
+    }
+    if (worst && (!well || !is_disks_fault(worst->err))) {
+        *error = worst->error;
+        return worst->err;
+    }
+    for (size_t i = 0; i < hosting->dirs_count; i++)
+        if (hosting->dirs[i].err) {
+            hosting->dirs[i].is_missing = true;
+            host_dir_fail(&hosting->dirs[i], hosting->dirs[i].error.text);
+        }
+    return 0;
+}
+
 static void open_found(struct hosting *hosting)
 {
     struct brook_error error = {0};
-    int err = 0;
-    for (size_t i = 0; i < hosting->dirs_count && !err; i++) {
-        err = hosting->dirs[i].err;
-        error = hosting->dirs[i].error;
-    }
+    int err = judge_dirs(hosting, &error);
     for (size_t i = 0; i < hosting->dirs_count && !err; i++)
-        err = add_found(&hosting->dirs[i], &error);
+        if (!hosting->dirs[i].is_missing)
+            err = add_found(&hosting->dirs[i], &error);
     if (err) {
         hosting->events.opened(hosting->events.arg, &error);
         return;
@@ -416,17 +491,28 @@ static void close_untouched(struct host_dir *dir)
     (void)data_dir_mark_clean(dir->dir);
 }
 
+/* Nobody knows how they ended. What was to be made new is nothing to care for. */
+static bool has_failed_logs(const struct host_dir *dir)
+{
+    for (const struct hosted *h = dir->hosting->table; h; h = h->hh.next)
+        if (h->dir == dir && h->status == HOSTED_FAILED && !h->is_new)
+            return true;
+    return false;
+}
+
 static void dir_close_run(struct disk_job *job)
 {
     struct host_dir *dir = CONTAINER_OF(job, struct host_dir, job);
     struct hosting *hosting = dir->hosting;
-    if (!dir->dir)
+    if (dir->is_failed || !dir->dir) {
+        dir->err = -BROOK_E_STORAGE_ERROR; /* what is in it may not be what is in memory: it gets no marker */
         return;
+    }
     if (!hosting->is_loaded)
         return close_untouched(dir);
     int err = hosting_write_last_checkpoint(dir);
     data_dir_set_broker_epoch(dir->dir, hosting->broker_epoch);
-    bool clean = !err && !hosting->bad_ends && !hosting->failed && hosting->is_opened;
+    bool clean = !err && !dir->bad_ends && !has_failed_logs(dir) && hosting->is_opened;
     int mark_err = clean ? data_dir_mark_clean(dir->dir) : 0;
     dir->err = err ? err : mark_err;
     if (!dir->err && !clean)

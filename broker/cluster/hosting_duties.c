@@ -1,8 +1,10 @@
 /* Retention, checkpoints and new settings: what hosting does to open partitions from time to time. */
 #include "broker/cluster/hosting_internal.h"
+#include "broker/storage/file.h"
 #include "proto/base/clock.h"
 #include "proto/base/diag.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +24,9 @@ struct round {
     struct disk_job job;
     struct hosting *hosting;
     struct host_dir *dir;  /* checkpoint */
+    int err;               /* likewise */
+    bool is_broken;        /* the disk is why */
+    struct brook_error error;
     struct hosted *hosted; /* configure */
     struct log_settings settings;
     size_t count;
@@ -141,16 +146,18 @@ void hosting_start_retention(struct hosting *hosting)
 
 static int write_checkpoint(struct host_dir *dir, struct round *round)
 {
+    struct brook_error *error = &round->error;
     struct data_dir_checkpoint *entries = calloc(round->count + 1, sizeof *entries);
     if (!entries)
-        return -BROOK_E_NOMEM;
+        return brook_error_set(error, BROOK_E_NOMEM, "out of memory");
     for (size_t i = 0; i < round->count; i++) {
         const struct round_item *item = &round->items[i];
         entries[i] = (struct data_dir_checkpoint){item->topic, item->number, item->recovery_point,
                                                   item->start_offset, item->high_watermark};
     }
     pthread_mutex_lock(&dir->lock);
-    int err = data_dir_checkpoint(dir->dir, entries, round->count);
+    int err = data_dir_checkpoint(dir->dir, entries, round->count, error);
+    round->is_broken = err == -BROOK_E_STORAGE_ERROR && storage_is_broken(errno);
     pthread_mutex_unlock(&dir->lock);
     free(entries);
     return err;
@@ -175,20 +182,23 @@ static void checkpoint_run(struct disk_job *job)
         item->start_offset = marks.log_start;
         item->high_watermark = marks.high_watermark;
     }
-    int err = write_checkpoint(round->dir, round);
-    if (err)
-        diag_log(round->hosting->diag, DIAG_WARN, "", "%s: checkpoints not written: %s", round->dir->path,
-                 brook_error_text(err));
+    round->err = write_checkpoint(round->dir, round);
 }
 
 static void checkpoint_done(struct disk_job *job)
 {
-    duty_ended(CONTAINER_OF(job, struct round, job));
+    struct round *round = CONTAINER_OF(job, struct round, job);
+    if (round->is_broken)
+        host_dir_fail(round->dir, round->error.text);
+    else if (round->err)
+        diag_log(round->hosting->diag, DIAG_WARN, "", "%s: checkpoints not written: %s", round->dir->path,
+                 round->error.text);
+    duty_ended(round);
 }
 
 void hosting_start_checkpoint(struct hosting *hosting, struct host_dir *dir)
 {
-    struct round *round = round_new(hosting, dir, false);
+    struct round *round = dir->is_failed ? NULL : round_new(hosting, dir, false);
     if (round)
         start(round, checkpoint_run, checkpoint_done);
 }

@@ -1,5 +1,6 @@
 /* Inside of hosting, shared by hosting.c (the table: what is to be done), hosting_disk.c (opening, leaving:
- * what runs on disk threads) and hosting_duties.c (retention and checkpoints), and by nobody else.
+ * what runs on disk threads), hosting_dirs.c (data directories that fill up or fail) and hosting_duties.c (retention
+ * and checkpoints), and by nobody else.
  *
  *               open job ok                release of the last reference        leave job
  *                                          (at the end of all: at once)
@@ -32,9 +33,19 @@ struct host_dir {
     struct data_dir *dir;
     pthread_mutex_t lock; /* a data_dir takes one thread at a time */
     size_t partitions_count;
+    size_t bad_ends; /* logs in it that did not close well */
+    bool is_failed;  /* and stays so */
+    bool is_missing; /* it failed before it was known what is in it */
+    bool is_full;
+    bool is_looking; /* at its room */
+    int64_t free_bytes;
+    struct disk_job space_job;
+    int space_err;
+    struct brook_error space_error;
     struct disk_job job;
     int err;
     struct brook_error error;
+    char failure[512]; /* written once, before `is_failed`; loops read it */
 };
 
 enum hosted_status { HOSTED_OPENING, HOSTED_OPEN, HOSTED_FAILED, HOSTED_LEAVING };
@@ -84,6 +95,7 @@ struct hosting {
     size_t dirs_count;
     struct topic_config defaults;
     int64_t retention_check_ms;
+    int64_t free_bytes_min;
     const struct diag *diag;
     struct inbox *inbox;
     struct hosting_events events;
@@ -98,7 +110,6 @@ struct hosting {
     size_t failed;
     size_t dirs_pending;
     size_t found;    /* by hosting_open() */
-    size_t bad_ends; /* logs that did not close well */
     bool is_loaded;  /* the table holds everything that the directories do */
     bool is_opened;
     bool has_unwanted;
@@ -108,6 +119,7 @@ struct hosting {
     unsigned duties; /* under way */
     bool is_retaining;
     int64_t next_offline_ms;
+    int64_t next_space_ms;
     int64_t next_retention_ms;
     int64_t next_checkpoint_ms;
     int64_t next_progress_ms;
@@ -121,7 +133,25 @@ const char *hosted_subject(const struct hosted *h, int32_t epoch, char buffer[HO
 void hosted_tell_offline(struct hosted *h, const char *reason);
 void hosting_check_closed(struct hosting *hosting);
 
+/* hosting_dirs.c */
+/* Say so, once, and take the partitions in it offline. */
+void host_dir_fail(struct host_dir *dir, const char *why);
+/* Whether it counts as full with so many bytes free. */
+bool host_dir_lacks_room(const struct host_dir *dir, int64_t free_bytes);
+/* Let the (open) partition take appends or not, as its directory is. */
+void hosted_heed_dir(struct hosted *h);
+/* The directory for a new partition: the fewest partitions, of those that are well and have room; another one than
+ * `rather_not` (NULL: any) if there is one. NULL: none. */
+struct host_dir *hosting_choose_dir(struct hosting *hosting, const struct host_dir *rather_not);
+/* The same for a new one that could not be made. Returns false when no directory takes it. */
+bool hosted_move_new(struct hosted *h);
+/* A directory of which it is not known what is in it. NULL: there is none. */
+struct host_dir *hosting_missing_dir(struct hosting *hosting);
+void hosting_look_at_space(struct hosting *hosting);
+
 /* hosting_disk.c */
+/* The log is not open; say why (`error`, or `err`). */
+void hosted_fail(struct hosted *h);
 void hosted_start_open(struct hosted *h);
 /* Drop our reference; when the last one is gone, `end` is carried out. (To close does not wait for that.) */
 void hosted_leave(struct hosted *h, enum hosted_end end);

@@ -139,6 +139,10 @@ void partition_enqueue(struct partition *p, struct partition_append *a);
 /* To be called once per loop turn for each partition enqueued to: try the append lock and write everything
  * queued. Answers of this loop's own appends (same inbox) run inside this call. */
 void partition_drain(struct partition *p, struct inbox *own);
+/* Take no appends from now on: each is answered with `code` (positive) and `text` (borrowed for the partition's life;
+ * NULL: the code's own). Code 0: take them again. What is queued already is still tried; reading goes on. Any thread.
+ */
+void partition_refuse_appends(struct partition *p, int code, const char *text);
 /* Give up an append at its deadline: `done` runs inside this call with BROOK_E_TIMED_OUT, or
  * BROOK_E_NOT_ENOUGH_REPLICAS_AFTER_APPEND (it is stored or will never be). Returns false, and does nothing, when it was answered already or is being written at this
  * moment: `done` has run or will. Own loop only. */

@@ -14,10 +14,20 @@ void partition_enqueue(struct partition *p, struct partition_append *a)
         outbox_answer(&o, a, BROOK_E_NOT_LEADER, NULL);
     else if (a->wait_for_all && p->in_sync < p->min_in_sync)
         outbox_answer(&o, a, BROOK_E_NOT_ENOUGH_REPLICAS, NULL);
+    else if (p->refusal)
+        outbox_answer(&o, a, p->refusal, p->refusal_text);
     else
         append_list_push(&p->queue, a);
     pthread_mutex_unlock(&p->state);
     outbox_post(&o, NULL, NULL);
+}
+
+void partition_refuse_appends(struct partition *p, int code, const char *text)
+{
+    pthread_mutex_lock(&p->state);
+    p->refusal = code;
+    p->refusal_text = text;
+    pthread_mutex_unlock(&p->state);
 }
 
 static size_t bytes_of(const struct partition_append *a)

@@ -36,6 +36,8 @@ struct partition {
     int64_t replicated_end; /* of the other replicas, INT64_MAX: there are none */
     int32_t in_sync;
     int32_t min_in_sync;
+    int refusal; /* what appends are answered without being tried; 0: they are */
+    const char *refusal_text;
     int64_t log_end;
     int64_t durable_end; /* as of the last flush that was looked at */
     int64_t high_watermark;

@@ -269,7 +269,7 @@ static int load_checkpoints(struct data_dir *dir)
 }
 
 static int save_checkpoint(struct data_dir *dir, enum which_checkpoint which, const struct known *const *list,
-                           size_t count)
+                           size_t count, struct brook_error *error)
 {
     char path[PATH_MAX];
     struct checkpoint_writer w;
@@ -282,10 +282,10 @@ static int save_checkpoint(struct data_dir *dir, enum which_checkpoint which, co
             checkpoint_writer_add(&w, "%s %" PRId32 " %" PRId64, list[i]->topic, list[i]->partition,
                                   list[i]->offsets[which]);
     file_path(dir, checkpoint_files[which], path);
-    return checkpoint_writer_save(&w, path, true, NULL);
+    return checkpoint_writer_save(&w, path, true, error);
 }
 
-static int save_checkpoints(struct data_dir *dir)
+static int save_checkpoints(struct data_dir *dir, struct brook_error *error)
 {
     AUTO_FREE const struct known **list = calloc(dir->known_count + 1, sizeof *list);
     size_t count = 0;
@@ -297,24 +297,25 @@ static int save_checkpoints(struct data_dir *dir)
             list[count++] = &dir->known[i];
     }
     for (int which = 0; r == 0 && which < CHECKPOINTS_COUNT; which++)
-        r = save_checkpoint(dir, which, list, count);
-    return r == 0 ? 0 : -BROOK_E_STORAGE_ERROR;
+        r = save_checkpoint(dir, which, list, count, error);
+    return r == -BROOK_E_NOMEM ? brook_error_set(error, BROOK_E_NOMEM, "out of memory") : r;
 }
 
-int data_dir_checkpoint(struct data_dir *dir, const struct data_dir_checkpoint *entries, size_t count)
+int data_dir_checkpoint(struct data_dir *dir, const struct data_dir_checkpoint *entries, size_t count,
+                        struct brook_error *error)
 {
     size_t sorted = dir->known_count;
     for (size_t i = 0; i < count; i++) {
         const struct data_dir_checkpoint *e = &entries[i];
         struct known *k = find_known(dir, sorted, e->topic, e->partition);
         if (!k && !(k = add_known(dir, e->topic, e->partition)))
-            return -BROOK_E_STORAGE_ERROR;
+            return brook_error_set(error, BROOK_E_NOMEM, "out of memory");
         k->offsets[RECOVERY_POINTS] = e->recovery_point;
         k->offsets[START_OFFSETS] = e->start_offset;
         k->offsets[HIGH_WATERMARKS] = e->high_watermark;
     }
     sort_known(dir);
-    return save_checkpoints(dir);
+    return save_checkpoints(dir, error);
 }
 
 int data_dir_forget(struct data_dir *dir, const char *topic, int32_t partition)
@@ -325,7 +326,7 @@ int data_dir_forget(struct data_dir *dir, const char *topic, int32_t partition)
         anything = anything || k->offsets[which] >= 0;
         k->offsets[which] = -1;
     }
-    return anything ? save_checkpoints(dir) : 0;
+    return anything ? save_checkpoints(dir, NULL) : 0;
 }
 
 /* ---- the directory ----------------------------------------------------------------------------------- */
@@ -459,6 +460,29 @@ int data_dir_write_topic_id(const struct data_dir *dir, const char *topic, int32
     if ((size_t)snprintf(path, sizeof path, "%s/" PARTITION_METADATA_FILE, directory) >= sizeof path)
         return -BROOK_E_INVALID;
     return partition_metadata_save(path, topic_id, NULL);
+}
+
+bool data_dir_holds_nothing(const struct data_dir *dir, const char *topic, int32_t partition)
+{
+    char path[PATH_MAX];
+    data_dir_partition_path(dir, topic, partition, path);
+    DIR *d = opendir(path);
+    if (!d)
+        return errno == ENOENT;
+    bool nothing = true;
+    struct dirent *entry;
+    struct stat st;
+    while (nothing && (errno = 0, entry = readdir(d)))
+        nothing = !ends_in(entry->d_name, SUFFIX_LOG) ||
+                  (fstatat(dirfd(d), entry->d_name, &st, 0) == 0 && st.st_size == 0);
+    nothing = nothing && errno == 0;
+    closedir(d);
+    return nothing;
+}
+
+int data_dir_free_bytes(const struct data_dir *dir, int64_t *ret_bytes, struct brook_error *error)
+{
+    return io_free_bytes(dir->path, ret_bytes) == 0 ? 0 : storage_error(error, "looking at %s", dir->path);
 }
 
 int data_dir_set_aside(struct data_dir *dir, const char *topic, int32_t partition)

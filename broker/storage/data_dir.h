@@ -58,6 +58,12 @@ void data_dir_partition_path(const struct data_dir *dir, const char *topic, int3
 /* Write partition.metadata into an existing partition directory. */
 int data_dir_write_topic_id(const struct data_dir *dir, const char *topic, int32_t partition,
                             const uint8_t topic_id[16]);
+/* Whether no record can be in the partition's directory: there is no `.log` with a byte in it (or no directory).
+ */
+bool data_dir_holds_nothing(const struct data_dir *dir, const char *topic, int32_t partition);
+/* Room on the directory's file system. Any thread. Returns 0, or -BROOK_E_STORAGE_ERROR (it can not be looked at, or
+ * nothing can be written there any more) with a sentence and errno. */
+int data_dir_free_bytes(const struct data_dir *dir, int64_t *ret_bytes, struct brook_error *error);
 /* Set a directory aside under a "-stray" name; it is reported, never deleted. */
 int data_dir_set_aside(struct data_dir *dir, const char *topic, int32_t partition);
 
@@ -71,8 +77,12 @@ struct data_dir_checkpoint {
     int64_t start_offset;
     int64_t high_watermark;
 };
-int data_dir_checkpoint(struct data_dir *dir, const struct data_dir_checkpoint *entries, size_t count);
+/* Returns 0; -BROOK_E_NOMEM; -BROOK_E_STORAGE_FULL; -BROOK_E_STORAGE_ERROR, with a sentence and errno. Files that
+ * could not be replaced are as they were. */
+int data_dir_checkpoint(struct data_dir *dir, const struct data_dir_checkpoint *entries, size_t count,
+                        struct brook_error *error);
 /* Forget what the checkpoints say about a partition: before a new one of the same name is made, since offsets
  * of the old would be taken for its own after a crash. Writes only if there is something to forget. */
+/* Returns as data_dir_checkpoint(). */
 int data_dir_forget(struct data_dir *dir, const char *topic, int32_t partition);
 #endif

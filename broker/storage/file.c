@@ -28,6 +28,15 @@ int storage_error(struct brook_error *error, const char *format, ...)
     return -code;
 }
 
+bool storage_is_broken(int error)
+{
+    static const int others[] = {0, ENOSPC, EDQUOT, EMFILE, ENFILE, ENOMEM, EINTR, EAGAIN};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (error == others[i])
+            return false;
+    return true;
+}
+
 typedef ssize_t read_call(int fd, void *buffer, size_t bytes, off_t position);
 
 static ssize_t read_all(read_call *call, int fd, void *buffer, size_t bytes, off_t position)
@@ -137,8 +146,9 @@ int file_replace(const char *path, const void *data, size_t bytes, bool durable,
         return storage_error(error, "%s", path);
     }
     if (write_beside(temporary, data, bytes, durable) != 0 || io_rename(temporary, path) != 0) {
-        int r = storage_error(error, "writing %s", path);
+        int r = storage_error(error, "writing %s", path), saved = errno;
         io_unlink(temporary);
+        errno = saved;
         return r;
     }
     if (durable && file_sync_parent(path) != 0)

@@ -14,6 +14,10 @@
  * errno says that there is no room (ENOSPC, EDQUOT), else -BROOK_E_STORAGE_ERROR. */
 int storage_error(struct brook_error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Whether the failure (an errno) is the disk's. The process may be short of descriptors or memory instead, and the
+ * disk may be full. */
+bool storage_is_broken(int error);
+
 /* Read up to `bytes`, going on after short reads. Returns what was read, which is less than asked for only at
  * the file's end; -1 and errno on failure. */
 ssize_t file_read(int fd, void *buffer, size_t bytes, off_t position);

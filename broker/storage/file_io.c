@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 int io_open(const char *path, int flags)
@@ -72,4 +73,17 @@ int io_sync_directory(const char *path)
     close(fd);
     errno = saved;
     return r;
+}
+
+int io_free_bytes(const char *path, int64_t *ret_bytes)
+{
+    struct statvfs st;
+    if (statvfs(path, &st) != 0)
+        return -1;
+    if (st.f_flag & ST_RDONLY) {
+        errno = EROFS;
+        return -1;
+    }
+    *ret_bytes = (int64_t)(st.f_bavail * st.f_frsize);
+    return 0;
 }

@@ -8,6 +8,7 @@
 #ifndef BROOK_STORAGE_FILE_IO_H
 #define BROOK_STORAGE_FILE_IO_H
 
+#include <stdint.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -29,4 +30,6 @@ int io_mkdir(const char *path);
 int io_rmdir(const char *path);
 /* Make the names in the directory durable. */
 int io_sync_directory(const char *path);
+/* Bytes that may still be written on the file system that holds `path`; -1 and EROFS where none may be. */
+int io_free_bytes(const char *path, int64_t *ret_bytes);
 #endif

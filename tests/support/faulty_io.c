@@ -9,10 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define HISTORY_MAX 8192
-#define KINDS_COUNT 11
+#define KINDS_COUNT 12
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
@@ -32,7 +33,10 @@ static struct {
     bool recording;
     struct faulty_call history[HISTORY_MAX];
     size_t history_count;
+    char only[128]; /* "": anywhere */
 } state;
+static int64_t free_bytes = -1;
+static char free_part[128];
 
 static int place(enum faulty_kind kind)
 {
@@ -67,6 +71,21 @@ void faulty_shorten(int k, size_t bytes, int error)
     state.shorten_at = k;
     state.shorten_bytes = bytes;
     state.shorten_error = error;
+    pthread_mutex_unlock(&lock);
+}
+
+void faulty_only(const char *part)
+{
+    pthread_mutex_lock(&lock);
+    snprintf(state.only, sizeof state.only, "%s", part);
+    pthread_mutex_unlock(&lock);
+}
+
+void faulty_free_bytes(const char *part, int64_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    snprintf(free_part, sizeof free_part, "%s", part);
+    free_bytes = bytes;
     pthread_mutex_unlock(&lock);
 }
 
@@ -137,14 +156,31 @@ static void remember(enum faulty_kind kind, const char *path)
     snprintf(c->name, sizeof c->name, "%s", slash ? slash + 1 : path);
 }
 
+static void path_of(int fd, char path[PATH_MAX])
+{
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, PATH_MAX - 1);
+    path[n > 0 ? n : 0] = '\0';
+}
+
+/* Whether the rule is about this call. */
+static bool is_meant(const char *path, int fd)
+{
+    char name[PATH_MAX];
+    if (!state.only[0])
+        return true;
+    if (!path)
+        path_of(fd, name);
+    return strstr(path ? path : name, state.only) != NULL;
+}
+
 static void remember_fd(enum faulty_kind kind, int fd)
 {
-    char link[64], path[PATH_MAX];
+    char path[PATH_MAX];
     if (!state.recording)
         return;
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t n = readlink(link, path, sizeof path - 1);
-    path[n > 0 ? n : 0] = '\0';
+    path_of(fd, path);
     remember(kind, path);
 }
 
@@ -160,7 +196,7 @@ static int enter(enum faulty_kind kind, const char *path, int fd)
         state.stalled--;
     }
     state.counts[place(kind)]++;
-    if (state.kinds & kind) {
+    if ((state.kinds & kind) && is_meant(path, fd)) {
         state.seen++;
         if (state.seen >= state.first && state.seen < state.first + state.count) {
             error = state.error;
@@ -290,4 +326,15 @@ int io_sync_directory(const char *path)
 {
     ENTER(FAULTY_SYNC_DIRECTORY, path, -1);
     return 0;
+}
+
+int io_free_bytes(const char *path, int64_t *ret_bytes)
+{
+    ENTER(FAULTY_FREE_BYTES, path, -1);
+    struct statvfs st;
+    int r = statvfs(path, &st);
+    pthread_mutex_lock(&lock);
+    *ret_bytes = free_bytes >= 0 && strstr(path, free_part) ? free_bytes : (int64_t)(st.f_bavail * st.f_frsize);
+    pthread_mutex_unlock(&lock);
+    return r;
 }

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum faulty_kind {
     FAULTY_OPEN = 1 << 0,
@@ -23,6 +24,7 @@ enum faulty_kind {
     FAULTY_RMDIR = 1 << 8,
     FAULTY_SYNC_DIRECTORY = 1 << 9,
     FAULTY_PREAD_CACHED = 1 << 10,
+    FAULTY_FREE_BYTES = 1 << 11,
     FAULTY_CHANGES = FAULTY_OPEN | FAULTY_PWRITEV | FAULTY_TRUNCATE | FAULTY_DATASYNC | FAULTY_RENAME |
                      FAULTY_UNLINK | FAULTY_MKDIR | FAULTY_RMDIR | FAULTY_SYNC_DIRECTORY
 };
@@ -35,6 +37,10 @@ void faulty_fail(unsigned kinds, int k, int count, int error);
 /* From now on, the k-th pwritev writes at most `bytes` bytes, and the one after it fails with `error` (0:
  * goes through). */
 void faulty_shorten(int k, size_t bytes, int error);
+/* Only calls that touch a path with `part` in it count for the rule, from now on, until the next reset. */
+void faulty_only(const char *part);
+/* What io_free_bytes() says of paths with `part` in them from now on, also after a reset; -1: the truth. */
+void faulty_free_bytes(const char *part, int64_t bytes);
 /* Calls of these kinds since the rule was set (or the reset). */
 int faulty_calls(unsigned kinds);
 /* Whether the rule has struck. */

@@ -518,3 +518,9 @@ int io_sync_directory(const char *path)
         cover(node);
     return leave(0);
 }
+
+int io_free_bytes(const char *path, int64_t *ret_bytes)
+{
+    *ret_bytes = INT64_MAX;
+    return enter(false) ? leave(0) : -1;
+}

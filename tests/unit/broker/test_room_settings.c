@@ -43,6 +43,7 @@ static const struct place places[] = {
     IN("log.index.size.max.bytes", 20000001, cluster.topic_defaults.log.segment_index_bytes),
     IN("log.index.interval.bytes", 5001, cluster.topic_defaults.log.index_interval_bytes),
     IN("log.segment.delete.delay.ms", 40001, cluster.topic_defaults.log.file_delete_delay_ms),
+    IN("log.dir.min.free.bytes", 40002, cluster.free_bytes_min),
     IN("log.flush.interval.messages", 10001, cluster.topic_defaults.durability.flush_messages),
     IN("log.flush.interval.ms", 1001, cluster.topic_defaults.durability.flush_ms),
     IN("max.connections", 2001, net.connections_max),

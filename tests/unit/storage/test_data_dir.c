@@ -394,7 +394,7 @@ START_TEST(checkpoints_are_merged_and_forgotten)
     add_partition(dir, "a", 0);
     add_partition(dir, "b", 1);
     struct data_dir_checkpoint both[] = {{"b", 1, 20, 2, 15}, {"a", 0, 10, -1, 8}, {"gone", 5, 1, 1, 1}};
-    ck_assert_int_eq(data_dir_checkpoint(dir, both, 3), 0);
+    ck_assert_int_eq(data_dir_checkpoint(dir, both, 3, NULL), 0);
     ck_assert_int_eq(data_dir_close(dir, false), 0);
     void *data;
     size_t bytes = fixture_load(path, "recovery-point-offset-checkpoint", &data);
@@ -409,7 +409,7 @@ START_TEST(checkpoints_are_merged_and_forgotten)
     ck_assert_int_eq(find(dir, "b", 1)->high_watermark, 15);
     struct data_dir_checkpoint one[] = {
         {"a", 0, 11, 3, 9}}; /* b was not opened in this run: it keeps its own */
-    ck_assert_int_eq(data_dir_checkpoint(dir, one, 1), 0);
+    ck_assert_int_eq(data_dir_checkpoint(dir, one, 1, NULL), 0);
     ck_assert_int_eq(data_dir_close(dir, false), 0);
     dir = open_dir(path);
     ck_assert_int_eq(find(dir, "a", 0)->hint.recovery_point, 11);
