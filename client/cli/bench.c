@@ -103,19 +103,24 @@ void bench_stop(struct bench *b)
     b->broker_cpu_seconds = brokers_cpu(b) - b->broker_cpu_start;
 }
 
-static bool make_topic(struct bench *b)
+bool bench_make_topic(struct bench *b, int32_t partitions, const char *durability)
 {
     struct brook_error error = {0};
-    int64_t partitions;
-    if (!cli_number(b->cli, "partitions", 1, 1, 20000, &partitions))
-        return false;
     snprintf(b->topic, sizeof b->topic, "bench-%" PRIx64, (uint64_t)clock_wall_ms());
-    struct brook_setting durability = {"durability", cli_value(b->cli, "durability")};
-    if (brook_admin_create_topic(b->admin, b->topic, (int32_t)partitions, 0, &durability, durability.value ? 1 : 0,
-                                 false, b->cli->timeout_ms, &error) < 0)
+    struct brook_setting setting = {"durability", durability};
+    if (brook_admin_create_topic(b->admin, b->topic, partitions, 0, &setting, durability ? 1 : 0, false,
+                                 b->cli->timeout_ms, &error) < 0)
         return cli_fail("can not create a topic", &error), false;
     b->own_topic = !cli_flag(b->cli, "keep");
     return true;
+}
+
+void bench_drop_topic(struct bench *b)
+{
+    struct brook_error error = {0};
+    if (b->own_topic && brook_admin_delete_topic(b->admin, b->topic, b->cli->timeout_ms, &error) < 0)
+        cli_fail(b->topic, &error);
+    b->own_topic = false;
 }
 
 static bool read_pids(struct bench *b)
@@ -156,14 +161,14 @@ bool bench_open(struct bench *b, struct cli *cli, int64_t records, bool needs_to
         snprintf(b->topic, sizeof b->topic, "%s", cli->arguments[0]);
         return true;
     }
-    return make_topic(b);
+    int64_t partitions;
+    return cli_number(cli, "partitions", 1, 1, 20000, &partitions) &&
+           bench_make_topic(b, (int32_t)partitions, cli_value(cli, "durability"));
 }
 
 void bench_close(struct bench *b)
 {
-    struct brook_error error = {0};
-    if (b->own_topic && brook_admin_delete_topic(b->admin, b->topic, b->cli->timeout_ms, &error) < 0)
-        cli_fail(b->topic, &error);
+    bench_drop_topic(b);
     brook_admin_free(b->admin);
     free(b->noise);
 }

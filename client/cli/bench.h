@@ -32,6 +32,10 @@ int64_t bench_now_ns(void);
 /* Read the common options, make the topic if none was named. Returns false after having said why not. */
 bool bench_open(struct bench *b, struct cli *cli, int64_t records, bool needs_topic);
 void bench_close(struct bench *b);
+/* A topic for this run (NULL: with the durability it has by default), deleted by bench_drop_topic() or bench_close().
+ * Returns false after having said why. */
+bool bench_make_topic(struct bench *b, int32_t partitions, const char *durability);
+void bench_drop_topic(struct bench *b);
 /* The value of record `number`: its number, then bytes cut from noise at a place of its own. Written to `value`. */
 void bench_value(const struct bench *b, int64_t number, uint8_t *value);
 /* Touch every byte of a value; the result keeps the compiler honest. */

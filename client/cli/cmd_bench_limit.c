@@ -2,6 +2,7 @@
  * loopback receive into a slab + CRC + pwrite, and file to loopback + receive + CRC; and how often one record can be
  * appended to a file and synced. */
 #include "client/cli/bench.h"
+#include "client/cli/bench_sync.h"
 
 #include "proto/record/crc32c.h"
 
@@ -111,19 +112,6 @@ static double run_one(struct limit *l, void *(*sender)(void *), bool store)
     return got == l->bytes && !l->failed ? (double)got / seconds : 0;
 }
 
-#define SYNC_NS ((int64_t)1500 * 1000 * 1000)
-
-/* Append a record and sync it, one after the other: how often a second. 0: it failed. */
-static double sync_often(const struct limit *l, size_t bytes)
-{
-    int64_t start = bench_now_ns(), taken = 0, count = 0;
-    off_t at = lseek(l->file, 0, SEEK_END);
-    for (; taken < SYNC_NS; taken = bench_now_ns() - start, count++, at += (off_t)bytes)
-        if (pwrite(l->file, l->send_slab, bytes, at) != (ssize_t)bytes || fdatasync(l->file) < 0)
-            return 0;
-    return (double)count * 1e9 / (double)taken;
-}
-
 static uint8_t *map_slab(void)
 {
     uint8_t *p = mmap(NULL, 2 * PIECE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
@@ -160,7 +148,8 @@ static int run(struct cli *cli)
         in = again > in ? again : in;
     }
     double out = run_one(&l, send_file, false);
-    double syncs = sync_often(&l, (size_t)b.value_bytes < PIECE_BYTES ? (size_t)b.value_bytes : PIECE_BYTES);
+    double syncs = 0;
+    bench_sync_often(folder, 1, (size_t)b.value_bytes, 1.5, &syncs);
     close(l.file);
     munmap(l.slab, 2 * PIECE_BYTES);
     munmap(l.send_slab, 2 * PIECE_BYTES);

@@ -21,4 +21,5 @@ extern const struct cli_command cmd_bench_produce;
 extern const struct cli_command cmd_bench_consume;
 extern const struct cli_command cmd_bench_latency;
 extern const struct cli_command cmd_bench_limit;
+extern const struct cli_command cmd_bench_durability;
 #endif
