@@ -37,8 +37,8 @@ struct checker {
     int64_t greatest;
 };
 
-static int reader_open(struct reader *r, struct inspect *in, const char *log_path, const char *suffix,
-                       size_t entry_bytes)
+static int reader_open(struct reader *r, struct inspect *in, const char *log_path, bool is_empty,
+                       const char *suffix, size_t entry_bytes)
 {
     *r = (struct reader){.in = in, .entry_bytes = entry_bytes};
     size_t stem = strlen(log_path) - strlen(SUFFIX_LOG);
@@ -47,11 +47,11 @@ static int reader_open(struct reader *r, struct inspect *in, const char *log_pat
     int code = file_load(r->path, INDEX_BYTES_MAX, &r->data, &r->bytes);
     if (code == 0 && r->bytes % entry_bytes == 0)
         return 0;
-    if (code == -BROOK_E_NOT_FOUND)
+    if (code == -BROOK_E_NOT_FOUND && !is_empty)
         inspect_say(in, INSPECT_NOTE, r->path, -1, "is not there: it is made anew from the log");
     else if (code == 0 || code == -BROOK_E_TOO_MANY)
         inspect_say(in, INSPECT_INDEX, r->path, -1, "is not a whole number of entries");
-    else
+    else if (code != -BROOK_E_NOT_FOUND)
         return code;
     r->next = SIZE_MAX;
     return 0;
@@ -225,9 +225,11 @@ static int check_open(struct checker *c, int fd, int64_t next_base, bool has_mor
     struct stat st;
     if (fstat(fd, &st) != 0)
         return -BROOK_E_STORAGE_ERROR;
-    int r = reader_open(&c->index, c->log->in, c->path, SUFFIX_INDEX, INDEX_ENTRY_BYTES);
+    int r = reader_open(&c->index, c->log->in, c->path, st.st_size == 0, SUFFIX_INDEX,
+                        INDEX_ENTRY_BYTES);
     if (r == 0)
-        r = reader_open(&c->times, c->log->in, c->path, SUFFIX_TIME_INDEX, TIME_INDEX_ENTRY_BYTES);
+        r = reader_open(&c->times, c->log->in, c->path, st.st_size == 0, SUFFIX_TIME_INDEX,
+                        TIME_INDEX_ENTRY_BYTES);
     struct recovery_scan scan = {.fd = fd,
                                  .base_offset = c->base_offset,
                                  .bytes = st.st_size,

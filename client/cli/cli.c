@@ -104,22 +104,45 @@ static int parse_ago(const char *text, int64_t now_ms, int64_t *ret_ms)
     return 0;
 }
 
+/* ".5", ".05", ".005" behind seconds: milliseconds; nothing there is 0. Returns what follows, NULL when it is none. */
+static const char *take_fraction(const char *at, int64_t *ret_ms)
+{
+    *ret_ms = 0;
+    if (*at != '.')
+        return at;
+    int64_t unit = 100;
+    for (at++; *at >= '0' && *at <= '9' && unit > 0; at++, unit /= 10)
+        *ret_ms += (*at - '0') * unit;
+    return unit == 100 ? NULL : at;
+}
+
+static int parse_seconds(const char *text, int64_t *ret_ms)
+{
+    char *end;
+    int64_t fraction;
+    errno = 0;
+    long long seconds = strtoll(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || errno != 0 || seconds > 100000000000)
+        return -BROOK_E_INVALID;
+    const char *rest = take_fraction(end, &fraction);
+    if (!rest || *rest)
+        return -BROOK_E_INVALID;
+    *ret_ms = seconds * 1000 + fraction;
+    return 0;
+}
+
 int cli_parse_time(const char *text, int64_t now_ms, int64_t *ret_ms)
 {
     if (text[0] == '-')
         return parse_ago(text, now_ms, ret_ms);
-    if (text[0] == '@') {
-        int64_t seconds;
-        if (!parse_number(text + 1, &seconds) || seconds < 0 || seconds > 100000000000)
-            return -BROOK_E_INVALID;
-        *ret_ms = seconds * 1000;
-        return 0;
-    }
+    if (text[0] == '@')
+        return parse_seconds(text + 1, ret_ms);
     static const char *const formats[] = {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"};
     for (unsigned i = 0; i < sizeof formats / sizeof formats[0]; i++) {
         struct tm tm = {.tm_isdst = -1};
         const char *end = strptime(text, formats[i], &tm);
-        if (!end)
+        int64_t fraction = 0;
+        if (!end || (i == 0 && !(end = take_fraction(end, &fraction))))
             continue;
         bool utc = *end == 'Z';
         if (end[utc])
@@ -128,7 +151,7 @@ int cli_parse_time(const char *text, int64_t now_ms, int64_t *ret_ms)
         time_t seconds = utc ? timegm(&tm) : mktime(&tm);
         if (tm.tm_mday != given.tm_mday || tm.tm_mon != given.tm_mon) /* the 31st of February */
             return -BROOK_E_INVALID;
-        *ret_ms = (int64_t)seconds * 1000;
+        *ret_ms = (int64_t)seconds * 1000 + fraction;
         return 0;
     }
     return -BROOK_E_INVALID;

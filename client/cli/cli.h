@@ -74,8 +74,8 @@ bool cli_flag(const struct cli *cli, const char *name);
 /* A number in [min, max] ("2M", "64k" allowed). Returns false after having said what is wrong. */
 bool cli_number(struct cli *cli, const char *name, int64_t standard, int64_t min, int64_t max,
                 int64_t *ret_value);
-/* Milliseconds since 1970 from "2026-11-30T08:00[:00][Z]" (local time without Z), "-2h", "-30m", "-7d", "@1700000000"
- * (seconds). Returns 0 or -BROOK_E_INVALID. `now_ms` is what "-2h" counts from. */
+/* Milliseconds since 1970 from "2026-11-30T08:00[:00[.123]][Z]" (local time without Z), "-2h", "-30m", "-7d",
+ * "@1700000000[.123]" (seconds). Returns 0 or -BROOK_E_INVALID. `now_ms` is what "-2h" counts from. */
 int cli_parse_time(const char *text, int64_t now_ms, int64_t *ret_ms);
 
 /* "brook: ..." on stderr; with --json nothing else changes: errors are talk. */

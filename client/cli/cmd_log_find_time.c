@@ -36,9 +36,10 @@ const struct cli_command cmd_log_find_time = {
     .group = "log", .name = "find-time", .arguments = "DIRECTORY TIME", .arguments_min = 2, .arguments_max = 2,
     .summary = "find the first record at or after a time, offline",
     .description = "Print offset, timestamp (ms) and segment of the first record of a partition's directory whose timestamp is\n"
-                   "at or after TIME: 2026-11-30T08:00 (local; with Z: UTC), -2h before now, @1700000000 (seconds). Exact to\n"
-                   "the record, found in the batches themselves whatever the indexes say. Nothing is ever written.\n"
+                   "at or after TIME: 2026-11-30T08:00:00.5 (local; with Z: UTC), @1700000000.5 (seconds), or -2h before now, which\n"
+                   "-- has to stand before. Exact to the record, found in the batches themselves whatever the indexes say. Nothing is ever written.\n"
                    "Exits with 1 when there is no such record.",
-    .examples = "  brook log find-time /var/lib/brook/orders-0 2026-11-30T08:00Z\n",
+    .examples = "  brook log find-time /var/lib/brook/orders-0 2026-11-30T08:00Z\n"
+                "  brook log find-time /var/lib/brook/orders-0 -- -2h\n",
     .is_offline = true, .run = run,
 };

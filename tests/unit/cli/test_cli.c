@@ -20,8 +20,13 @@ START_TEST(times_are_read_in_every_form_and_nothing_else_is)
     ck_assert_int_eq(ms, now);
     ck_assert_int_eq(cli_parse_time("2023-11-14T22:13Z", now, &ms), 0);
     ck_assert_int_eq(ms, now - 20000);
+    ck_assert_int_eq(cli_parse_time("@1700000000.05", now, &ms), 0);
+    ck_assert_int_eq(ms, now + 50);
+    ck_assert_int_eq(cli_parse_time("2023-11-14T22:13:20.123Z", now, &ms), 0);
+    ck_assert_int_eq(ms, now + 123);
     static const char *const bad[] = {"", "yesterday", "-2", "-2x", "-h", "-2hh", "@", "@-1", "@12x",
-                                      "2023-13-01", "2023-11-14T22:13:20ZZ", "-99999999999d"};
+                                      "2023-13-01", "2023-11-14T22:13:20ZZ", "2023-11-14T22:13:20.Z", "@1.", "@1.1234", "@.5",
+                                      "2023-11-14T22:13.5Z", "-99999999999d"};
     for (unsigned i = 0; i < sizeof bad / sizeof bad[0]; i++)
         ck_assert_msg(cli_parse_time(bad[i], now, &ms) == -BROOK_E_INVALID, "'%s' was taken", bad[i]);
 }
