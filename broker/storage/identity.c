@@ -3,6 +3,7 @@
 #include "broker/storage/file.h"
 #include "proto/base/cleanup.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,16 @@ static char *trim(char *text)
     return text;
 }
 
+/* From 0 to 2^31 - 1. *ret_end names what is left over, which is nothing if all is well. */
+static int32_t take_number(const char *text, char **ret_end)
+{
+    errno = 0;
+    long number = strtol(text, ret_end, 10);
+    if (errno != 0 || number < 0 || number > INT32_MAX)
+        *ret_end = (char *)(uintptr_t)text;
+    return (int32_t)number;
+}
+
 /* One `key=value`. -1: garbled. */
 static int take_line(char *line, struct identity *id, int *version)
 {
@@ -33,9 +44,9 @@ static int take_line(char *line, struct identity *id, int *version)
     const char *key = trim(line), *value = trim(equals + 1);
     char *end = "";
     if (!strcmp(key, "version")) {
-        *version = (int)strtol(value, &end, 10);
+        *version = take_number(value, &end);
     } else if (!strcmp(key, "broker.id") || !strcmp(key, "node.id")) {
-        id->broker_id = (int32_t)strtol(value, &end, 10);
+        id->broker_id = take_number(value, &end);
     } else if (!strcmp(key, "cluster.id")) {
         if (strlen(value) > CLUSTER_ID_BYTES_MAX)
             return -1;
