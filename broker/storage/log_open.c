@@ -113,11 +113,32 @@ static void rebuild_index(struct opening *o, struct segment *s)
 
 /* ---- segments that need no scan ----------------------------------------------------------------------- */
 
-static void check_indexes(struct opening *o, size_t place)
+static int refuse_old_format(struct opening *o)
+{
+    return brook_error_set(o->error, BROOK_E_UNSUPPORTED_FORMAT, "%s holds messages older than format v2",
+                           directory_path(o->log->directory));
+}
+
+/* Whether a segment begins with a message of a format before v2: to that no index can be made. */
+static bool begins_old(struct segment *s)
+{
+    struct header_cursor c;
+    struct batch_header h;
+    int64_t position;
+    int fd = segment_fd(s);
+    header_cursor_init(&c, fd, 0, s->bytes);
+    return fd >= 0 && header_cursor_next(&c, &h, &position) == -BROOK_E_UNSUPPORTED_FORMAT;
+}
+
+static int check_indexes(struct opening *o, size_t place)
 {
     struct segment *s = o->log->segments[place];
-    if (!segment_index_check(s, next_base(o->log, place), o->log->settings.index_interval_bytes))
-        rebuild_index(o, s);
+    if (segment_index_check(s, next_base(o->log, place), o->log->settings.index_interval_bytes))
+        return 0;
+    if (begins_old(s))
+        return refuse_old_format(o);
+    rebuild_index(o, s);
+    return 0;
 }
 
 /* The active segment after a clean stop. -BROOK_E_CORRUPT_BATCH: it was not so clean. */
@@ -175,8 +196,7 @@ static int scan_segment(struct opening *o, size_t place, struct recovery_scan *r
     o->recovery.bytes_scanned += scan.bytes_scanned;
     *ret_scan = scan;
     if (r == -BROOK_E_UNSUPPORTED_FORMAT)
-        return brook_error_set(o->error, BROOK_E_UNSUPPORTED_FORMAT, "%s holds messages older than format v2",
-                               directory_path(o->log->directory));
+        return refuse_old_format(o);
     if (r == -BROOK_E_NOMEM || (r == -BROOK_E_STORAGE_ERROR && o->error && o->error->code == 0))
         return brook_error_set(o->error, BROOK_E_STORAGE_ERROR, "reading a segment of %s",
                                directory_path(o->log->directory));
@@ -259,7 +279,7 @@ static int recover_from(struct opening *o, bool from_last)
         bool trusted = from_last ? !last : next_base(log, i) <= o->hint.recovery_point;
         int r = 0;
         if (trusted)
-            check_indexes(o, i);
+            r = check_indexes(o, i);
         else
             r = recover_segment(o, i);
         if (r != 0)
@@ -283,9 +303,12 @@ static int recover(struct opening *o)
 
 static int open_clean(struct opening *o)
 {
-    for (size_t i = 0; i < o->log->segments_count; i++)
-        check_indexes(o, i);
-    int r = resume(o);
+    int r = 0;
+    for (size_t i = 0; i < o->log->segments_count && r == 0; i++)
+        r = check_indexes(o, i);
+    if (r != 0)
+        return r;
+    r = resume(o);
     if (r != -BROOK_E_CORRUPT_BATCH && r != -BROOK_E_UNSUPPORTED_FORMAT)
         return r;
     /* The marker says clean and the last segment says otherwise: look closely. */
