@@ -13,24 +13,13 @@ static void ask(struct follower_state *f, int32_t epoch)
     f->asked = epoch;
 }
 
-/* The largest epoch of ours, or if there is none, pull at once: whoever has nothing agrees with everybody. */
-static void ask_from_the_end(struct follower_state *f, const struct epoch_history *history)
-{
-    int32_t last = epoch_history_last(history);
-    if (last >= 0)
-        ask(f, last);
-    else
-        f->phase = FOLLOWER_PULL;
-}
-
-void follower_state_begin(struct follower_state *f, int32_t leader, int32_t leader_epoch,
-                          const struct epoch_history *history)
+void follower_state_begin(struct follower_state *f, int32_t leader, int32_t leader_epoch)
 {
     assert(leader >= 0 && leader_epoch >= f->leader_epoch);
     follower_state_init(f);
     f->leader = leader;
     f->leader_epoch = leader_epoch;
-    ask_from_the_end(f, history);
+    f->phase = FOLLOWER_PULL;
 }
 
 static int64_t least(int64_t a, int64_t b)
@@ -93,12 +82,15 @@ bool follower_state_may_append(const struct follower_state *f, const struct epoc
     return f->phase == FOLLOWER_PULL && current_epoch == f->leader_epoch && offset == wanted_offset(f, history);
 }
 
-/* An empty log that does not say how it ended, and begins where the leader's does not: begin at the beginning. */
+/* Ask about the newest epoch of ours. An empty log that does not say how it ended, and begins where the leader's does
+ * not: begin at the beginning. */
 static void diverged(struct follower_state *f, const struct epoch_history *history)
 {
-    ask_from_the_end(f, history);
-    if (f->phase == FOLLOWER_ASK)
+    int32_t last = epoch_history_last(history);
+    if (last >= 0) {
+        ask(f, last);
         return;
+    }
     f->phase = FOLLOWER_CUT;
     f->cut = 0;
 }

@@ -1,11 +1,13 @@
-/* What a follower of one partition does next: agree with the leader where the logs part, cut, then pull.
+/* What a follower of one partition does next: pull; and when the leader says that the logs have diverged, agree with it
+ * where they part, cut, and pull again.
  *
- *      ASK --EpochEnd agrees--> CUT (if there is something above) --cut--> PULL --diverged--> ASK
- *       ^--another epoch--'
+ *      PULL --diverged--> ASK --EpochEnd agrees--> CUT (if there is something above) --cut--> PULL
+ *                          ^--another epoch--'
  *
- * A log is cut by leader epoch alone, never by a high watermark. Answers that belong to an earlier leader epoch, or to
- * another question, change nothing. Pure: no I/O, no clock; one owner. The history passed in is that of the
- * follower's own log at that moment.
+ * Every pull says how the follower's log ends, and the leader compares that with its own: so a new leader is pulled from
+ * at once, and only a log that differs costs a question. A log is cut by leader epoch alone, never by a high
+ * watermark. Answers that belong to an earlier leader epoch, or to another question, change nothing. Pure: no I/O, no
+ * clock; one owner. The history passed in is that of the follower's own log at that moment.
  */
 #ifndef BROOK_REPLICATION_FOLLOWER_STATE_H
 #define BROOK_REPLICATION_FOLLOWER_STATE_H
@@ -31,9 +33,8 @@ struct follower_state {
 
 /* Follow nobody. */
 void follower_state_init(struct follower_state *f);
-/* Follow `leader` at `leader_epoch`. An empty log has nothing to ask about. */
-void follower_state_begin(struct follower_state *f, int32_t leader, int32_t leader_epoch,
-                          const struct epoch_history *history);
+/* Follow `leader` at `leader_epoch`. */
+void follower_state_begin(struct follower_state *f, int32_t leader, int32_t leader_epoch);
 
 /* The leader's answer to EpochEnd(current_epoch, asked). Both have that epoch: cut where the shorter of the two ends
  * it. Else ask again for the largest epoch of ours below. Returns whether the answer was taken. */
