@@ -88,6 +88,7 @@ enum brook_advice {
     X(56, BROKER_NOT_AVAILABLE, RETRY, "the broker is not available") \
     X(57, NOT_CONTROLLER, RETRY, "the broker is not the controller") \
     X(58, STALE_BROKER_EPOCH, FENCED, "the broker epoch is not the newest") \
+    X(59, LOG_DIVERGED, RETRY, "the reader's log is not a beginning of the leader's") \
     /* offsets and groups */ \
     X(60, OFFSET_OUT_OF_RANGE, FIX, "the offset is outside the log") \
     X(61, OFFSET_NOT_AVAILABLE, RETRY, "the offset is not known yet") \

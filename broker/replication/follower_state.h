@@ -1,0 +1,64 @@
+/* What a follower of one partition does next: pull; and when the leader says that the logs have diverged, agree with it
+ * where they part, cut, and pull again.
+ *
+ *      PULL --diverged--> ASK --EpochEnd agrees--> CUT (if there is something above) --cut--> PULL
+ *                          ^--another epoch--'
+ *
+ * Every pull says how the follower's log ends, and the leader compares that with its own: so a new leader is pulled from
+ * at once, and only a log that differs costs a question. A log is cut by leader epoch alone, never by a high
+ * watermark. Answers that belong to an earlier leader epoch, or to another question, change nothing. Pure: no I/O, no
+ * clock; one owner. The history passed in is that of the follower's own log at that moment.
+ */
+#ifndef BROOK_REPLICATION_FOLLOWER_STATE_H
+#define BROOK_REPLICATION_FOLLOWER_STATE_H
+
+#include "broker/replication/epoch_history.h"
+#include "broker/replication/leader_state.h"
+
+enum follower_phase {
+    FOLLOWER_IDLE, /* follows nobody, or has to wait for a newer state */
+    FOLLOWER_ASK,  /* send EpochEnd(leader_epoch, asked) */
+    FOLLOWER_CUT,  /* truncate to `cut`, then follower_state_cut(); see there for a cut below the log's start */
+    FOLLOWER_PULL  /* send follower_state_pull() */
+};
+
+struct follower_state {
+    enum follower_phase phase;
+    int32_t leader;
+    int32_t leader_epoch;
+    int32_t asked;
+    int64_t cut;
+    int64_t start; /* the leader's log begins there: nothing below is asked for */
+};
+
+/* Follow nobody. */
+void follower_state_init(struct follower_state *f);
+/* Follow `leader` at `leader_epoch`. */
+void follower_state_begin(struct follower_state *f, int32_t leader, int32_t leader_epoch);
+
+/* The leader's answer to EpochEnd(current_epoch, asked). Both have that epoch: cut where the shorter of the two ends
+ * it. Else ask again for the largest epoch of ours below. Returns whether the answer was taken. */
+bool follower_state_epoch_end(struct follower_state *f, const struct epoch_history *history, int32_t current_epoch,
+                              int32_t asked, const struct epoch_end *answer);
+/* The log was cut: to `cut` or, where that was inside of a batch, to the batch's beginning. `cut` below the log's
+ * start: nothing in it is the leader's; the log has been made anew, empty, beginning at `cut`. */
+void follower_state_cut(struct follower_state *f, const struct epoch_history *history);
+/* Whether that cut takes records below the high watermark that this replica knew: only after an unclean election, and
+ * to be said loudly. */
+bool follower_state_cuts_committed(const struct follower_state *f, int64_t high_watermark);
+
+/* What to ask the leader for, in FOLLOWER_PULL. `safe_end`: what this replica holds safely (durability.h). */
+void follower_state_pull(const struct follower_state *f, const struct epoch_history *history, int32_t broker_id,
+                         int64_t broker_epoch, int64_t safe_end, struct leader_pull *ret);
+/* May the records that answer the pull at (current_epoch, offset) be appended now? */
+bool follower_state_may_append(const struct follower_state *f, const struct epoch_history *history,
+                               int32_t current_epoch, int64_t offset);
+/* The leader answered an error to the pull or question of `current_epoch`: ask anew (diverged), go on where its log
+ * begins (out of range: `leader_log_start`), wait for a newer state (fenced, not leader), or try again later (all
+ * else: nothing changes). */
+void follower_state_refused(struct follower_state *f, const struct epoch_history *history, int32_t current_epoch,
+                            int error, int64_t leader_log_start);
+/* The high watermark after `high_watermark`, when the leader says `leader_high_watermark` and the log ends at
+ * `log_end`: as far as the log reaches, never back. */
+int64_t follower_state_high_watermark(int64_t high_watermark, int64_t leader_high_watermark, int64_t log_end);
+#endif
