@@ -19,7 +19,7 @@ const struct controller_broker *controller_find_broker(const struct controller_b
     return bsearch(&broker_id, alive->brokers, alive->count, sizeof *alive->brokers, compare_broker);
 }
 
-static bool is_assigned(const struct znode_replicas *replicas, int32_t broker_id)
+bool controller_is_assigned(const struct znode_replicas *replicas, int32_t broker_id)
 {
     for (int32_t i = 0; i < replicas->count; i++)
         if (replicas->brokers[i] == broker_id)
@@ -35,58 +35,73 @@ static int32_t isr_index(const struct znode_state *state, int32_t broker_id)
     return -1;
 }
 
-/* Whether this registration of the broker is the one that the state counted. */
-static bool is_same_life(const struct znode_state *state, int32_t index,
-                         const struct controller_broker *broker)
+/* ---- who counts ------------------------------------------------------------------------------------- */
+
+bool controller_is_same_life(const struct controller_case *c, int32_t broker_id)
 {
-    return broker && state->isr_epochs[index] == broker->broker_epoch;
+    int32_t index = isr_index(c->state, broker_id);
+    const struct controller_broker *broker = controller_find_broker(c->alive, broker_id);
+    return index >= 0 && broker && c->state->isr_epochs[index] == broker->broker_epoch;
 }
 
-static bool is_in_sync(const struct znode_state *state, int32_t index, const struct controller_broker *broker)
+bool controller_counts(const struct controller_case *c, int32_t broker_id)
 {
-    if (!broker)
+    int32_t index = isr_index(c->state, broker_id);
+    const struct controller_broker *broker = controller_find_broker(c->alive, broker_id);
+    if (index < 0 || !broker)
         return false;
-    if (is_same_life(state, index, broker) || state->isr_count == 1)
+    int64_t listed = c->state->isr_epochs[index];
+    /* Nobody has data yet, or there is nobody else who ever had it. */
+    if (c->state->isr_count == 1 && (listed < 0 || c->replicas->count == 1))
         return true;
-    return state->isr_epochs[index] >= 0 && state->isr_epochs[index] == broker->clean_from;
+    return c->is_durable || listed == broker->broker_epoch || (listed >= 0 && listed == broker->clean_from);
 }
 
-/* The members that stay when `leader` takes over: those in sync, and those that are away but may come back
- * with their data: only their leader may drop these. A member that lives and lost its page cache is out at
- * once. */
-static void carry_isr(const struct znode_replicas *replicas, const struct znode_state *state,
-                      const struct controller_brokers *alive, struct znode_state *ret)
+void controller_carry_isr(const struct controller_case *c, struct znode_state *ret)
 {
-    ret->isr_count = 0;
+    const struct znode_state *state = c->state;
+    int32_t count = 0;
     for (int32_t i = 0; i < state->isr_count; i++) {
-        const struct controller_broker *broker = controller_find_broker(alive, state->isr[i]);
-        if (!is_assigned(replicas, state->isr[i]) || (broker && !is_in_sync(state, i, broker)))
+        const struct controller_broker *broker = controller_find_broker(c->alive, state->isr[i]);
+        if (!controller_is_assigned(c->replicas, state->isr[i]) ||
+            (broker && !controller_counts(c, state->isr[i])))
             continue;
-        int32_t at = ret->isr_count++;
-        ret->isr[at] = state->isr[i];
-        ret->isr_epochs[at] = broker ? broker->broker_epoch : state->isr_epochs[i];
+        ret->isr[count] = state->isr[i];
+        ret->isr_epochs[count++] = broker ? broker->broker_epoch : state->isr_epochs[i];
     }
+    ret->isr_count = count;
 }
 
-static void lead_alone(struct znode_state *ret, const struct controller_broker *leader)
+static bool is_draining(const struct controller_case *c, int32_t broker_id)
 {
-    ret->leader = leader->broker_id;
-    ret->isr_count = 1;
-    ret->isr[0] = leader->broker_id;
-    ret->isr_epochs[0] = leader->broker_epoch;
+    const struct controller_broker *broker = controller_find_broker(c->alive, broker_id);
+    return broker && broker->draining;
 }
 
-/* The first assigned replica that lives and is in sync; one that is about to stop only if there is no other.
- */
-static const struct controller_broker *choose(const struct znode_replicas *replicas,
-                                              const struct znode_state *state,
-                                              const struct controller_brokers *alive)
+/* Those that are about to stop make way for a leader that is not. */
+static void drop_draining(const struct controller_case *c, struct znode_state *state)
+{
+    int32_t count = 0;
+    if (is_draining(c, state->leader))
+        return;
+    for (int32_t i = 0; i < state->isr_count; i++) {
+        if (is_draining(c, state->isr[i]))
+            continue;
+        state->isr[count] = state->isr[i];
+        state->isr_epochs[count++] = state->isr_epochs[i];
+    }
+    state->isr_count = count;
+}
+
+/* ---- the leader ------------------------------------------------------------------------------------- */
+
+/* The first assigned replica that counts; one that is about to stop only if there is no other. */
+static const struct controller_broker *choose(const struct controller_case *c)
 {
     const struct controller_broker *second_best = NULL;
-    for (int32_t i = 0; i < replicas->count; i++) {
-        const struct controller_broker *broker = controller_find_broker(alive, replicas->brokers[i]);
-        int32_t index = isr_index(state, replicas->brokers[i]);
-        if (index < 0 || !is_in_sync(state, index, broker))
+    for (int32_t i = 0; i < c->replicas->count; i++) {
+        const struct controller_broker *broker = controller_find_broker(c->alive, c->replicas->brokers[i]);
+        if (!controller_counts(c, c->replicas->brokers[i]))
             continue;
         if (!broker->draining)
             return broker;
@@ -96,24 +111,98 @@ static const struct controller_broker *choose(const struct znode_replicas *repli
     return second_best;
 }
 
-static const struct controller_broker *first_alive(const struct znode_replicas *replicas,
-                                                   const struct controller_brokers *alive)
+/* A leader that goes on leading: alive since it was counted, still assigned, not about to stop while another
+ * could. */
+static bool leader_is_well(const struct controller_case *c)
 {
-    for (int32_t i = 0; i < replicas->count; i++) {
-        const struct controller_broker *broker = controller_find_broker(alive, replicas->brokers[i]);
-        if (broker)
-            return broker;
+    int32_t leader = c->state->leader;
+    if (leader < 0 || !controller_is_same_life(c, leader) || !controller_is_assigned(c->replicas, leader))
+        return false;
+    if (!is_draining(c, leader))
+        return true;
+    const struct controller_broker *other = choose(c);
+    return !other || other->draining;
+}
+
+static const struct controller_end *find_end(const struct controller_case *c,
+                                             const struct controller_broker *broker)
+{
+    for (size_t i = 0; i < c->ends->count; i++) {
+        const struct controller_end *end = &c->ends->ends[i];
+        if (end->broker_id == broker->broker_id && end->broker_epoch == broker->broker_epoch &&
+            end->leader_epoch == c->state->leader_epoch)
+            return end;
     }
     return NULL;
 }
 
-static enum controller_verdict create(const struct znode_replicas *replicas,
-                                      const struct controller_brokers *alive, struct znode_state *ret)
+static bool is_longer(const struct controller_end *a, const struct controller_end *b)
 {
-    struct znode_state state = {.leader = -1, .leader_epoch = 0};
+    return a->last_epoch != b->last_epoch ? a->last_epoch > b->last_epoch : a->end > b->end;
+}
+
+/* The live replica with the longest log; of equals one in the ISR, then the first assigned. NULL: not all
+ * have told, or none has a log. */
+static const struct controller_broker *longest(const struct controller_case *c)
+{
+    const struct controller_broker *best = NULL;
+    const struct controller_end *best_end = NULL;
+    for (int32_t i = 0; i < c->replicas->count; i++) {
+        const struct controller_broker *broker = controller_find_broker(c->alive, c->replicas->brokers[i]);
+        const struct controller_end *end = broker ? find_end(c, broker) : NULL;
+        if (broker && !end)
+            return NULL;
+        if (!broker || end->end < 0)
+            continue;
+        bool is_equal = best && !is_longer(end, best_end) && !is_longer(best_end, end);
+        if (!best || is_longer(end, best_end) ||
+            (is_equal && isr_index(c->state, broker->broker_id) >= 0 &&
+             isr_index(c->state, best->broker_id) < 0)) {
+            best = broker;
+            best_end = end;
+        }
+    }
+    return best;
+}
+
+static bool all_members_live(const struct controller_case *c)
+{
+    for (int32_t i = 0; i < c->state->isr_count; i++)
+        if (!controller_find_broker(c->alive, c->state->isr[i]))
+            return false;
+    return true;
+}
+
+static bool some_replica_lives(const struct controller_case *c)
+{
+    for (int32_t i = 0; i < c->replicas->count; i++)
+        if (controller_find_broker(c->alive, c->replicas->brokers[i]))
+            return true;
+    return false;
+}
+
+bool controller_wants_ends(const struct controller_case *c)
+{
+    return c->state && !leader_is_well(c) && !choose(c) && some_replica_lives(c) &&
+           (all_members_live(c) || c->unclean);
+}
+
+/* ---- verdicts --------------------------------------------------------------------------------------- */
+
+static void lead_alone(struct znode_state *ret, const struct controller_broker *leader)
+{
+    ret->leader = leader->broker_id;
+    ret->isr_count = 1;
+    ret->isr[0] = leader->broker_id;
+    ret->isr_epochs[0] = leader->broker_epoch;
+}
+
+static void create(const struct controller_case *c, struct controller_decision *ret)
+{
+    struct znode_state state = {.leader = -1};
     const struct controller_broker *leader = NULL;
-    for (int32_t i = 0; i < replicas->count && i < ZNODE_REPLICAS_MAX; i++) {
-        const struct controller_broker *broker = controller_find_broker(alive, replicas->brokers[i]);
+    for (int32_t i = 0; i < c->replicas->count && i < ZNODE_REPLICAS_MAX; i++) {
+        const struct controller_broker *broker = controller_find_broker(c->alive, c->replicas->brokers[i]);
         if (!broker)
             continue;
         state.isr[state.isr_count] = broker->broker_id;
@@ -121,33 +210,118 @@ static enum controller_verdict create(const struct znode_replicas *replicas,
         if (!leader || (leader->draining && !broker->draining))
             leader = broker;
     }
+    if (c->replicas->count == 0)
+        return;
     if (leader) {
         state.leader = leader->broker_id;
-    } else if (replicas->count > 0) {
+        drop_draining(c, &state);
+    } else {
         /* Nobody has data yet, so whoever is preferred may lead when it comes. */
         state.isr_count = 1;
-        state.isr[0] = replicas->brokers[0];
+        state.isr[0] = c->replicas->brokers[0];
         state.isr_epochs[0] = -1;
-    } else {
-        return CONTROLLER_KEEP;
     }
-    *ret = state;
-    return CONTROLLER_CREATE;
+    ret->verdict = CONTROLLER_CREATE;
+    ret->state = state;
 }
 
-/* A leader that goes on leading: alive since it was counted, still assigned, not about to stop while another
- * could. */
-static bool leader_is_well(const struct znode_replicas *replicas, const struct znode_state *state,
-                           const struct controller_brokers *alive)
+static void set_elected(struct controller_decision *ret, const struct znode_state *next,
+                        enum controller_safety safety)
 {
-    int32_t index = isr_index(state, state->leader);
-    const struct controller_broker *leader = controller_find_broker(alive, state->leader);
-    if (index < 0 || !is_same_life(state, index, leader) || !is_assigned(replicas, state->leader))
+    ret->verdict = CONTROLLER_ELECT;
+    ret->safety = safety;
+    ret->state = *next;
+}
+
+/* The leader is well. What became of those in sync? */
+static void tend_isr(const struct controller_case *c, struct controller_decision *ret)
+{
+    struct znode_state next = *c->state;
+    controller_carry_isr(c, &next);
+    drop_draining(c, &next);
+    bool same = next.isr_count == c->state->isr_count;
+    for (int32_t i = 0; same && i < next.isr_count; i++)
+        same = next.isr[i] == c->state->isr[i] && next.isr_epochs[i] == c->state->isr_epochs[i];
+    if (same)
+        return;
+    next.leader_epoch++;
+    set_elected(ret, &next, CONTROLLER_SAFE);
+}
+
+static void go_offline(const struct controller_case *c, struct controller_decision *ret)
+{
+    if (c->state->leader < 0)
+        return;
+    ret->verdict = CONTROLLER_OFFLINE;
+    ret->state = *c->state;
+    ret->state.leader = -1;
+    ret->state.leader_epoch++;
+}
+
+/* Nobody who counts is alive. */
+static void elect_longest(const struct controller_case *c, struct controller_decision *ret)
+{
+    bool may = all_members_live(c) || c->unclean;
+    const struct controller_broker *leader = may && c->state->leader < 0 ? longest(c) : NULL;
+    if (!leader) {
+        go_offline(c, ret);
+        return;
+    }
+    struct znode_state next = *c->state;
+    next.leader_epoch++;
+    lead_alone(&next, leader);
+    set_elected(ret, &next, all_members_live(c) ? CONTROLLER_COMPARED : CONTROLLER_UNCLEAN);
+}
+
+void controller_elect(const struct controller_case *c, struct controller_decision *ret)
+{
+    assert(c->ends);
+    *ret = (struct controller_decision){.verdict = CONTROLLER_KEEP};
+    if (!c->state)
+        return create(c, ret);
+    if (leader_is_well(c))
+        return tend_isr(c, ret);
+    const struct controller_broker *leader = choose(c);
+    if (!leader)
+        return elect_longest(c, ret);
+    struct znode_state next = *c->state;
+    next.leader_epoch++;
+    next.leader = leader->broker_id;
+    controller_carry_isr(c, &next);
+    drop_draining(c, &next);
+    assert(isr_index(&next, next.leader) >= 0);
+    set_elected(ret, &next, CONTROLLER_SAFE);
+}
+
+bool controller_prefer(const struct controller_case *c, struct znode_state *ret)
+{
+    if (!c->state || !c->replicas->count || !leader_is_well(c))
         return false;
-    if (!leader->draining)
-        return true;
-    const struct controller_broker *other = choose(replicas, state, alive);
-    return !other || other->draining;
+    int32_t preferred = c->replicas->brokers[0];
+    if (c->state->leader == preferred || is_draining(c, preferred) || !controller_is_same_life(c, preferred))
+        return false;
+    struct znode_state next = *c->state;
+    next.leader_epoch++;
+    next.leader = preferred;
+    controller_carry_isr(c, &next);
+    drop_draining(c, &next);
+    *ret = next;
+    return true;
+}
+
+/* ---- without knowledge of logs ---------------------------------------------------------------------- */
+
+static const struct controller_broker *last_resort(const struct controller_case *c)
+{
+    if (c->state->isr_count == 1 && controller_is_assigned(c->replicas, c->state->isr[0]) &&
+        controller_find_broker(c->alive, c->state->isr[0]))
+        return controller_find_broker(c->alive, c->state->isr[0]);
+    for (int32_t i = 0; c->unclean && i < c->replicas->count; i++) {
+        const struct controller_broker *broker = controller_find_broker(c->alive, c->replicas->brokers[i]);
+        if (broker)
+            return broker;
+    }
+    return NULL;
 }
 
 enum controller_verdict controller_decide(const struct znode_replicas *replicas,
@@ -155,57 +329,20 @@ enum controller_verdict controller_decide(const struct znode_replicas *replicas,
                                           const struct controller_brokers *alive, bool unclean,
                                           struct znode_state *ret)
 {
-    if (!state)
-        return create(replicas, alive, ret);
-    if (state->leader >= 0 && leader_is_well(replicas, state, alive))
-        return CONTROLLER_KEEP;
-
-    struct znode_state next = *state;
-    next.leader_epoch = state->leader_epoch + 1;
-    const struct controller_broker *leader = choose(replicas, state, alive);
+    static const struct controller_ends none;
+    struct controller_case c = {
+        .replicas = replicas, .state = state, .alive = alive, .unclean = unclean, .ends = &none};
+    struct controller_decision decision;
+    const struct controller_broker *leader =
+        state && !leader_is_well(&c) && !choose(&c) ? last_resort(&c) : NULL;
     if (leader) {
-        carry_isr(replicas, state, alive, &next);
-        next.leader = leader->broker_id;
-        assert(isr_index(&next, next.leader) >= 0);
-        *ret = next;
+        *ret = *state;
+        ret->leader_epoch++;
+        lead_alone(ret, leader);
         return CONTROLLER_ELECT;
     }
-    leader = unclean ? first_alive(replicas, alive) : NULL;
-    if (leader) {
-        lead_alone(&next, leader);
-        *ret = next;
-        return CONTROLLER_ELECT;
-    }
-    if (state->leader < 0)
-        return CONTROLLER_KEEP;
-    next.leader = -1;
-    *ret = next;
-    return CONTROLLER_OFFLINE;
-}
-
-int controller_place(const struct controller_brokers *alive, uint64_t start, int32_t count, int32_t *brokers)
-{
-    size_t usable = 0;
-    for (size_t i = 0; i < alive->count; i++)
-        usable += !alive->brokers[i].draining;
-    bool any = usable == 0;
-    if (any)
-        usable = alive->count;
-    if (!usable)
-        return brook_error_set(NULL, BROOK_E_BROKER_NOT_AVAILABLE, "no broker is alive");
-    size_t at = (size_t)(start % usable); /* the at-th usable one */
-    size_t index = 0;
-    for (size_t seen = 0;; index++) {
-        if (!any && alive->brokers[index].draining)
-            continue;
-        if (seen++ == at)
-            break;
-    }
-    for (int32_t i = 0; i < count; i++) {
-        brokers[i] = alive->brokers[index].broker_id;
-        do
-            index = (index + 1) % alive->count;
-        while (!any && alive->brokers[index].draining);
-    }
-    return 0;
+    controller_elect(&c, &decision);
+    if (decision.verdict != CONTROLLER_KEEP)
+        *ret = decision.state;
+    return decision.verdict;
 }

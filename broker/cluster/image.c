@@ -454,7 +454,8 @@ void image_set_brokers(struct image *image, struct image_broker *brokers, size_t
         alive[i] = (struct controller_broker){.broker_id = brokers[i].broker_id,
                                               .broker_epoch = brokers[i].node.broker_epoch,
                                               .clean_from = brokers[i].node.clean_from,
-                                              .draining = brokers[i].node.draining};
+                                              .draining = brokers[i].node.draining,
+                                              .rack = brokers[i].node.rack};
     image->brokers = brokers;
     image->brokers_count = count;
     image->alive = (struct controller_brokers){alive, count};

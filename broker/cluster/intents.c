@@ -1,5 +1,6 @@
 #include "broker/cluster/intents.h"
 
+#include "broker/cluster/placement.h"
 #include "coordination/changes.h"
 #include "coordination/paths.h"
 #include "proto/base/cleanup.h"
@@ -263,25 +264,35 @@ static void send_create(struct intent *i)
     coordinator_multi_send(i->all->s.coordinator, &multi, begin(i, created));
 }
 
-/* Lists of one replica each, all in one array: replicas[0].brokers is what to free. */
-static int place(struct intents *all, int32_t count, struct znode_replicas *replicas, int32_t *brokers)
+/* `count` lists of `each` brokers behind `existing` ones; all lie in one array, which is to be freed. */
+static int place(struct intent *i, const struct znode_replicas *existing, int32_t existing_count,
+                 int32_t count, int32_t each, struct znode_replicas *replicas, int32_t **ret_brokers)
 {
-    int err = controller_place(image_alive(all->s.image), all->turn++, count, brokers);
-    for (int32_t k = 0; !err && k < count; k++)
-        replicas[k] = (struct znode_replicas){&brokers[k], 1};
-    return err;
+    struct intents *all = i->all;
+    int32_t *brokers = malloc((size_t)count * (size_t)each * sizeof *brokers);
+    if (!brokers)
+        return -BROOK_E_NOMEM;
+    int err = placement_make(image_alive(all->s.image), existing, existing_count, all->turn++, count, each,
+                             brokers, &i->result.error);
+    if (err) {
+        free(brokers);
+        return err;
+    }
+    for (int32_t k = 0; k < count; k++)
+        replicas[k] = (struct znode_replicas){brokers + (size_t)k * (size_t)each, each};
+    *ret_brokers = brokers;
+    return 0;
 }
 
 static char *place_and_encode(struct intent *i, int *ret_err)
 {
-    size_t count = (size_t)i->partitions;
-    AUTO_FREE int32_t *brokers = malloc(count * sizeof *brokers);
-    AUTO_FREE struct znode_replicas *replicas = malloc(count * sizeof *replicas);
+    AUTO_FREE int32_t *brokers = NULL;
+    AUTO_FREE struct znode_replicas *replicas = calloc((size_t)i->partitions, sizeof *replicas);
     struct znode_topic node = {.partitions_count = i->partitions, .replicas = replicas};
     *ret_err = -BROOK_E_NOMEM;
-    if (!brokers || !replicas)
+    if (!replicas)
         return NULL;
-    *ret_err = place(i->all, i->partitions, replicas, brokers);
+    *ret_err = place(i, NULL, 0, i->partitions, i->replicas, replicas, &brokers);
     if (*ret_err)
         return NULL;
     topic_id_random(&i->result.topic_id);
@@ -307,6 +318,16 @@ static bool check_counts(struct intent *i)
     return true;
 }
 
+/* With the sentence that placing left, if it left one. */
+static void fail_placing(struct intent *i, int err)
+{
+    struct brook_error why = i->result.error;
+    if (why.code)
+        fail(i, why.code, "topic %s: %s", i->topic, why.text);
+    else
+        fail_plainly(i, err);
+}
+
 static void create(struct intent *i)
 {
     struct intents *all = i->all;
@@ -327,7 +348,7 @@ static void create(struct intent *i)
         return fail_plainly(i, BROOK_E_TOPIC_EXISTS);
     i->node = place_and_encode(i, &err);
     if (!i->node)
-        return fail_plainly(i, err);
+        return fail_placing(i, err);
     if (i->validate_only) {
         memset(&i->result.topic_id, 0, sizeof i->result.topic_id);
         return answer(i);
@@ -416,14 +437,17 @@ static void grown(void *arg, const struct coordinator_reply *reply)
 static char *grow(struct intent *i, const struct znode_topic *node, int *ret_err)
 {
     int32_t more = i->partitions - node->partitions_count;
-    AUTO_FREE int32_t *brokers = malloc((size_t)more * sizeof *brokers);
+    AUTO_FREE int32_t *brokers = NULL;
     AUTO_FREE struct znode_replicas *replicas = malloc((size_t)i->partitions * sizeof *replicas);
-    struct znode_topic next = {node->topic_id, i->partitions, replicas};
+    struct znode_topic next = *node;
     *ret_err = -BROOK_E_NOMEM;
-    if (!brokers || !replicas)
+    if (!replicas)
         return NULL;
+    next.partitions_count = i->partitions;
+    next.replicas = replicas;
     memcpy(replicas, node->replicas, (size_t)node->partitions_count * sizeof *replicas);
-    *ret_err = place(i->all, more, replicas + node->partitions_count, brokers);
+    *ret_err = place(i, node->replicas, node->partitions_count, more, i->result.replicas,
+                     replicas + node->partitions_count, &brokers);
     if (*ret_err)
         return NULL;
     char *text = znode_encode_topic(&next);
@@ -439,7 +463,7 @@ static void send_grown(struct intent *i, const struct znode_topic *node, int32_t
     int err;
     AUTO_FREE char *text = grow(i, node, &err);
     if (!text)
-        return fail_plainly(i, err);
+        return fail_placing(i, err);
     if (i->validate_only)
         return answer(i);
     struct coordinator_multi *multi = coordinator_multi_new();

@@ -123,7 +123,11 @@ enum brook_advice {
     X(96, AUTHENTICATION_REQUIRED, FATAL, "authentication is required") \
     /* from here on: unknown numbers are worth a retry */ \
     X(100, SERVER_ERROR, RETRY, "internal error of the broker") \
-    X(101, STOPPING, REFRESH, "the broker is stopping")
+    X(101, STOPPING, REFRESH, "the broker is stopping") \
+    /* administration of the cluster */ \
+    X(110, INVALID_REPLICAS, FIX, "invalid list of replicas") \
+    X(111, NO_REASSIGNMENT, FIX, "no reassignment is running") \
+    X(112, PREFERRED_NOT_AVAILABLE, RETRY, "the preferred replica can not lead now")
 
 enum brook_err {
 #define X(number, name, advice, text) BROOK_E_##name = (number),

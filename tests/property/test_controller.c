@@ -1,90 +1,8 @@
-/* Elections and placement under random clusters: what the invariants of replication ask of each single
+/* Elections under random clusters: what the invariants of replication ask of each single
  * decision, and of the sequence of them. */
-#include "broker/cluster/controller.h"
-#include "tests/support/suite.h"
+#include "tests/property/controller_model.h"
 
-#include <string.h>
-
-#define BROKERS_MAX 8
 #define ROUNDS 200000
-
-struct cluster_model {
-    bool is_alive[BROKERS_MAX];
-    struct controller_broker brokers[BROKERS_MAX];
-    struct controller_broker list[BROKERS_MAX];
-    struct controller_brokers alive;
-};
-
-static void refresh(struct cluster_model *m)
-{
-    m->alive = (struct controller_brokers){m->list, 0};
-    for (int i = 0; i < BROKERS_MAX; i++)
-        if (m->is_alive[i])
-            m->list[m->alive.count++] = m->brokers[i];
-}
-
-static void begin(struct cluster_model *m)
-{
-    memset(m, 0, sizeof *m);
-    for (int i = 0; i < BROKERS_MAX; i++)
-        m->brokers[i] = (struct controller_broker){.broker_id = i, .broker_epoch = 1, .clean_from = -1};
-    refresh(m);
-}
-
-/* A broker dies, comes (cleanly or not), bounces, or begins to drain. */
-static void stir(struct cluster_model *m, uint64_t *seed)
-{
-    int i = (int)suite_random_below(seed, BROKERS_MAX);
-    struct controller_broker *b = &m->brokers[i];
-    switch (suite_random_below(seed, 4)) {
-    case 0:
-        m->is_alive[i] = false;
-        break;
-    case 1:
-    case 2: {
-        bool clean = suite_random_below(seed, 2);
-        b->clean_from = clean ? b->broker_epoch : -1;
-        b->broker_epoch++;
-        b->draining = false;
-        m->is_alive[i] = true;
-        break;
-    }
-    case 3:
-        b->draining = m->is_alive[i];
-        break;
-    }
-    refresh(m);
-}
-
-static bool contains(const int32_t *list, int32_t count, int32_t broker)
-{
-    for (int32_t i = 0; i < count; i++)
-        if (list[i] == broker)
-            return true;
-    return false;
-}
-
-static int64_t epoch_in(const struct znode_state *s, int32_t broker)
-{
-    for (int32_t i = 0; i < s->isr_count; i++)
-        if (s->isr[i] == broker)
-            return s->isr_epochs[i];
-    return -2;
-}
-
-static void check_state(const struct znode_replicas *replicas, const struct znode_state *s,
-                        const struct cluster_model *m)
-{
-    ck_assert_int_ge(s->isr_count, 1);
-    for (int32_t i = 0; i < s->isr_count; i++) {
-        ck_assert(contains(replicas->brokers, replicas->count, s->isr[i]));
-        ck_assert(!contains(s->isr, i, s->isr[i]));
-    }
-    if (s->leader < 0)
-        return;
-    ck_assert(m->is_alive[s->leader]);
-    ck_assert_int_eq(epoch_in(s, s->leader), m->brokers[s->leader].broker_epoch);
-}
 
 /* Who may have every acknowledged record: members of the last ISR that kept their page cache. */
 static bool is_safe(const struct znode_state *before, const struct cluster_model *m, int32_t broker)
@@ -222,40 +140,204 @@ START_TEST(sole_replica_leads_when_it_lives_and_nobody_else_ever_does)
 }
 END_TEST
 
-START_TEST(placement_is_balanced_within_one_and_spares_those_that_drain)
+/* ---- with knowledge of logs ------------------------------------------------------------------------- */
+
+struct logs {
+    struct controller_end list[BROKERS_MAX];
+    struct controller_ends ends;
+};
+
+/* Every live replica tells, but for `silent`. */
+static void tell(struct logs *l, const struct cluster_model *m, const struct znode_replicas *replicas,
+                 const struct znode_state *state, int32_t silent, uint64_t *seed)
+{
+    l->ends = (struct controller_ends){l->list, 0};
+    for (int32_t i = 0; i < replicas->count; i++) {
+        int32_t b = replicas->brokers[i];
+        if (!m->is_alive[b] || b == silent)
+            continue;
+        l->list[l->ends.count++] =
+            (struct controller_end){.broker_id = b,
+                                    .broker_epoch = m->brokers[b].broker_epoch,
+                                    .leader_epoch = state->leader_epoch,
+                                    .last_epoch = (int32_t)suite_random_below(seed, 3),
+                                    .end = (int64_t)suite_random_below(seed, 4) - 1};
+    }
+}
+
+static const struct controller_end *end_of(const struct logs *l, int32_t broker)
+{
+    for (size_t i = 0; i < l->ends.count; i++)
+        if (l->list[i].broker_id == broker)
+            return &l->list[i];
+    return NULL;
+}
+
+static void check_longest(const struct logs *l, int32_t leader)
+{
+    const struct controller_end *best = end_of(l, leader);
+    ck_assert_ptr_nonnull(best);
+    ck_assert_int_ge(best->end, 0);
+    for (size_t i = 0; i < l->ends.count; i++) {
+        const struct controller_end *e = &l->list[i];
+        ck_assert(e->end < 0 || e->last_epoch < best->last_epoch ||
+                  (e->last_epoch == best->last_epoch && e->end <= best->end));
+    }
+}
+
+/* After power was lost everywhere: nobody is trusted more than its log is long. */
+START_TEST(longest_log_leads_when_all_in_sync_lost_their_page_cache)
 {
     uint64_t seed = suite_seed();
-    for (int round = 0; round < 20000; round++) {
+    int32_t brokers[] = {0, 1, 2, 3};
+    struct znode_replicas replicas = {brokers, 4};
+    unsigned elected = 0;
+    for (int round = 0; round < 50000; round++) {
         struct cluster_model m;
-        int32_t placed[300], per_broker[BROKERS_MAX] = {0};
-        int32_t count = 1 + (int32_t)suite_random_below(&seed, 300);
-        int usable = 0;
+        struct logs l = {0};
+        struct controller_decision d;
         begin(&m);
-        for (int i = 0; i < BROKERS_MAX; i++) {
-            m.is_alive[i] = suite_random_below(&seed, 2);
-            m.brokers[i].draining = suite_random_below(&seed, 4) == 0;
-            usable += m.is_alive[i] && !m.brokers[i].draining;
+        struct znode_state state = {.leader = 0, .leader_epoch = 5};
+        state.isr_count = 1 + (int32_t)suite_random_below(&seed, 3);
+        bool all_live = true;
+        for (int32_t i = 0; i < 4; i++) {
+            m.is_alive[i] = suite_random_below(&seed, 5) > 0;
+            m.brokers[i].broker_epoch = 2;
+            if (i < state.isr_count) {
+                state.isr[i] = i;
+                state.isr_epochs[i] = 1;
+                all_live = all_live && m.is_alive[i];
+            }
         }
         refresh(&m);
-        int err = controller_place(&m.alive, suite_random(&seed), count, placed);
-        ck_assert_int_eq(err, m.alive.count ? 0 : -BROOK_E_BROKER_NOT_AVAILABLE);
-        if (err)
+        bool unclean = suite_random_below(&seed, 4) == 0;
+        struct controller_case c = {&replicas, &state, &m.alive, unclean, false, &l.ends};
+        /* First everybody stops following. Ends of before do not count. */
+        tell(&l, &m, &replicas, &state, -1, &seed);
+        controller_elect(&c, &d);
+        ck_assert_int_eq(d.verdict, CONTROLLER_OFFLINE);
+        state = d.state;
+        controller_elect(&c, &d);
+        ck_assert_int_eq(d.verdict, CONTROLLER_KEEP);
+        ck_assert_int_eq(controller_wants_ends(&c), m.alive.count > 0 && (all_live || unclean));
+        int32_t silent = suite_random_below(&seed, 3) ? -1 : (int32_t)suite_random_below(&seed, 4);
+        tell(&l, &m, &replicas, &state, silent, &seed);
+        controller_elect(&c, &d);
+        if (silent >= 0 && m.is_alive[silent])
+            ck_assert_int_eq(d.verdict, CONTROLLER_KEEP);
+        if (!all_live && !unclean)
+            ck_assert_int_eq(d.verdict, CONTROLLER_KEEP);
+        if (d.verdict == CONTROLLER_KEEP)
             continue;
-        for (int32_t i = 0; i < count; i++) {
-            ck_assert(m.is_alive[placed[i]]);
-            per_broker[placed[i]]++;
-        }
-        int32_t least = count, most = 0;
-        for (int i = 0; i < BROKERS_MAX; i++) {
-            bool takes = m.is_alive[i] && (!m.brokers[i].draining || !usable);
-            ck_assert(takes || per_broker[i] == 0);
-            if (!takes)
-                continue;
-            least = per_broker[i] < least ? per_broker[i] : least;
-            most = per_broker[i] > most ? per_broker[i] : most;
-        }
-        ck_assert_int_le(most - least, 1);
+        elected++;
+        ck_assert_int_eq(d.safety, all_live ? CONTROLLER_COMPARED : CONTROLLER_UNCLEAN);
+        check_state(&replicas, &d.state, &m);
+        check_longest(&l, d.state.leader);
     }
+    ck_assert_uint_gt(elected, 1000);
+}
+END_TEST
+
+START_TEST(durable_members_count_whatever_became_of_their_page_cache)
+{
+    int32_t brokers[] = {0, 1};
+    struct znode_replicas replicas = {brokers, 2};
+    struct znode_state state = {.leader = 0, .isr_count = 2, .isr = {0, 1}, .isr_epochs = {1, 1}};
+    struct cluster_model m;
+    struct controller_decision d;
+    struct controller_ends none = {0};
+    begin(&m);
+    m.is_alive[0] = m.is_alive[1] = true;
+    m.brokers[0].broker_epoch = m.brokers[1].broker_epoch = 2;
+    refresh(&m);
+    struct controller_case c = {&replicas, &state, &m.alive, false, true, &none};
+    controller_elect(&c, &d);
+    ck_assert_int_eq(d.verdict, CONTROLLER_ELECT);
+    ck_assert_int_eq(d.safety, CONTROLLER_SAFE);
+    ck_assert_int_eq(d.state.isr_count, 2);
+    c.is_durable = false;
+    controller_elect(&c, &d);
+    ck_assert_int_eq(d.verdict, CONTROLLER_OFFLINE);
+}
+END_TEST
+
+/* A follower that came back is a death first: it may not stay in the ISR as the one it was. */
+START_TEST(member_that_bounced_leaves_the_isr_or_is_listed_anew)
+{
+    int32_t brokers[] = {0, 1, 2};
+    struct znode_replicas replicas = {brokers, 3};
+    struct znode_state state = {
+        .leader = 0, .leader_epoch = 3, .isr_count = 3, .isr = {0, 1, 2}, .isr_epochs = {1, 1, 1}};
+    struct cluster_model m;
+    struct controller_decision d;
+    struct controller_ends none = {0};
+    begin(&m);
+    m.is_alive[0] = m.is_alive[1] = true; /* 2 is away: the leader's to drop */
+    m.brokers[1].broker_epoch = 2;
+    refresh(&m);
+    struct controller_case c = {&replicas, &state, &m.alive, false, false, &none};
+    controller_elect(&c, &d);
+    ck_assert_int_eq(d.verdict, CONTROLLER_ELECT);
+    ck_assert_int_eq(d.state.leader, 0);
+    ck_assert_int_eq(d.state.leader_epoch, 4);
+    ck_assert_int_eq(epoch_in(&d.state, 1), -2);
+    ck_assert_int_eq(epoch_in(&d.state, 2), 1);
+    m.brokers[1].clean_from = 1;
+    refresh(&m);
+    controller_elect(&c, &d);
+    ck_assert_int_eq(d.verdict, CONTROLLER_ELECT);
+    ck_assert_int_eq(epoch_in(&d.state, 1), 2);
+}
+END_TEST
+
+START_TEST(preferred_replica_leads_again_only_when_it_is_in_sync)
+{
+    uint64_t seed = suite_seed();
+    int32_t brokers[] = {0, 1, 2};
+    struct znode_replicas replicas = {brokers, 3};
+    struct controller_ends none = {0};
+    for (int round = 0; round < 20000; round++) {
+        struct cluster_model m;
+        struct znode_state next;
+        struct znode_state state = {
+            .leader = 1, .leader_epoch = 3, .isr_count = 2, .isr = {1, 0}, .isr_epochs = {1, 1}};
+        begin(&m);
+        m.is_alive[0] = m.is_alive[1] = m.is_alive[2] = true;
+        refresh(&m);
+        for (int i = 0; i < 3; i++)
+            stir(&m, &seed);
+        struct controller_case c = {&replicas, &state, &m.alive, false, false, &none};
+        bool may = m.is_alive[0] && m.brokers[0].broker_epoch == 1 && !m.brokers[0].draining;
+        bool well = m.is_alive[1] && m.brokers[1].broker_epoch == 1;
+        bool is_given = controller_prefer(&c, &next);
+        if (!may)
+            ck_assert(!is_given);
+        if (!is_given)
+            continue;
+        ck_assert(well);
+        ck_assert_int_eq(next.leader, 0);
+        ck_assert_int_eq(next.leader_epoch, 4);
+        check_state(&replicas, &next, &m);
+    }
+}
+END_TEST
+
+START_TEST(draining_followers_leave_the_isr_while_others_remain)
+{
+    int32_t brokers[] = {0, 1};
+    struct znode_replicas replicas = {brokers, 2};
+    struct znode_state state = {.leader = 0, .isr_count = 2, .isr = {0, 1}, .isr_epochs = {1, 1}}, next;
+    struct cluster_model m;
+    begin(&m);
+    m.is_alive[0] = m.is_alive[1] = true;
+    m.brokers[1].draining = true;
+    refresh(&m);
+    ck_assert_int_eq(controller_decide(&replicas, &state, &m.alive, false, &next), CONTROLLER_ELECT);
+    ck_assert_int_eq(next.leader, 0);
+    ck_assert_int_eq(next.isr_count, 1);
+    m.brokers[0].draining = true; /* all of them: then nobody has to go */
+    refresh(&m);
+    ck_assert_int_eq(controller_decide(&replicas, &state, &m.alive, false, &next), CONTROLLER_KEEP);
 }
 END_TEST
 
@@ -263,4 +345,8 @@ SUITE_MAIN("property/controller", SUITE_TEST_SLOW(elections_keep_the_invariants,
            SUITE_TEST(draining_leader_stays_only_when_there_is_no_other),
            SUITE_TEST(unclean_election_takes_a_live_replica_only_as_the_last_resort),
            SUITE_TEST(sole_replica_leads_when_it_lives_and_nobody_else_ever_does),
-           SUITE_TEST_SLOW(placement_is_balanced_within_one_and_spares_those_that_drain, 60))
+           SUITE_TEST_SLOW(longest_log_leads_when_all_in_sync_lost_their_page_cache, 60),
+           SUITE_TEST(durable_members_count_whatever_became_of_their_page_cache),
+           SUITE_TEST(member_that_bounced_leaves_the_isr_or_is_listed_anew),
+           SUITE_TEST(preferred_replica_leads_again_only_when_it_is_in_sync),
+           SUITE_TEST(draining_followers_leave_the_isr_while_others_remain))
