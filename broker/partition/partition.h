@@ -63,9 +63,11 @@ void partition_start_at(struct partition *p, int64_t high_watermark);
 
 /* Become leader at `leader_epoch` (never lower than before: -BROOK_E_FENCED_EPOCH), or stop leading and following.
  * Queued appends and waiters are answered -BROOK_E_NOT_LEADER when leading ends. partition_lead() is for
- * the only replica; with others, `replicated_end` and `in_sync` are as for partition_set_replicas(). */
+ * the only replica; with others, `replicated_end` and `in_sync` are as for partition_set_replicas(), and the epoch
+ * begins at `epoch_start`: below it consumers may have seen more than this leader's high watermark says yet. */
 int partition_lead(struct partition *p, int32_t leader_epoch);
-int partition_lead_with(struct partition *p, int32_t leader_epoch, int64_t replicated_end, int32_t in_sync);
+int partition_lead_with(struct partition *p, int32_t leader_epoch, int64_t epoch_start, int64_t replicated_end,
+                        int32_t in_sync);
 void partition_stop_leading(struct partition *p);
 bool partition_is_leader(struct partition *p, int32_t *ret_epoch);
 
@@ -97,6 +99,7 @@ struct partition_marks {
     int64_t high_watermark;
     int64_t visible_end; /* consumers read below it; at most the high watermark (durability.h) */
     int64_t log_end;
+    bool is_end_known; /* the high watermark has reached the epoch's start: else `latest` has no answer yet */
     int64_t safe_end; /* what this replica answers for (durability.h) */
     int32_t leader_epoch;
     bool is_leader;

@@ -33,6 +33,7 @@ struct partition {
     bool is_leader;
     bool is_follower; /* never both */
     int32_t leader_epoch;
+    int64_t epoch_start; /* of the leader's epoch */
     int64_t replicated_end; /* of the other replicas, INT64_MAX: there are none */
     int32_t in_sync;
     int32_t min_in_sync;
