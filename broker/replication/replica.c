@@ -12,6 +12,7 @@ struct replica {
     _Atomic unsigned refs;
     const struct replica_settings *s;
     struct partition *partition;
+    _Atomic bool is_catching_up;
 
     pthread_mutex_t lock; /* before the partition's; guards all below */
     struct replica_role role;
@@ -253,6 +254,16 @@ void replica_take_broker(struct replica *r, int32_t broker_id, int64_t broker_ep
         publish(r);
     }
     pthread_mutex_unlock(&r->lock);
+}
+
+void replica_set_catching_up(struct replica *r, bool is_catching_up)
+{
+    atomic_store_explicit(&r->is_catching_up, is_catching_up, memory_order_relaxed);
+}
+
+bool replica_is_catching_up(const struct replica *r)
+{
+    return atomic_load_explicit(&r->is_catching_up, memory_order_relaxed);
 }
 
 /* ---- the in-sync replicas ----------------------------------------------------------------------------- */

@@ -58,6 +58,10 @@ void replica_take_outcome(struct replica *r, int32_t leader_epoch, enum leader_o
 /* After a refusal, or an unknown outcome: sync, then read the state and bring it as news. */
 bool replica_wants_read(struct replica *r);
 
+/* Not in sync yet: what it pulls counts against replication.quota.bytes. Any thread may ask. */
+void replica_set_catching_up(struct replica *r, bool is_catching_up);
+bool replica_is_catching_up(const struct replica *r);
+
 /* ---- any thread ----------------------------------------------------------------------------------------- */
 
 /* A follower's pull: leader_state_pull(), or -BROOK_E_NOT_LEADER. With 0 what it answers is under way: records from

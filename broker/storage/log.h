@@ -127,8 +127,9 @@ int log_retain(struct log *log, int64_t now_ms);
  * with it, and the next offset is the batch's base. Above the end: nothing. Whoever keeps a recovery point
  * lowers it, synced, before this. */
 int log_truncate(struct log *log, int64_t offset, struct brook_error *error);
-/* [writer] A follower whose leader has nothing below `offset` any more, which is above our end: give up all there is
- * and go on at `offset`. A crash on the way leaves the old records, the empty log, or both with a gap. */
+/* [writer] Give up all there is and begin at `offset`, empty: for a follower whose leader has nothing below `offset` any
+ * more, or nothing of what is here. Whoever keeps a recovery point lowers it before, as for log_truncate(). A crash on the
+ * way leaves the old records or an empty log. */
 int log_start_over(struct log *log, int64_t offset, int64_t now_ms, struct brook_error *error);
 
 /* ---- leader epochs: which began at which offset, as far as the log reaches ---------------------------- */

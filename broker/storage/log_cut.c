@@ -388,17 +388,20 @@ int log_drop_oldest(struct log *log, size_t count, int64_t now_ms, struct brook_
 int log_start_over(struct log *log, int64_t offset, int64_t now_ms, struct brook_error *error)
 {
     int r = log_check_online(log, error);
-    if (r != 0)
-        return r;
-    if (offset <= log->end_offset)
-        return brook_error_set(error, BROOK_E_OFFSET_OUT_OF_RANGE, "%s ends at %lld and can not start over at %lld",
-                               directory_path(log->directory), (long long)log->end_offset, (long long)offset);
-    r = log_roll(log, offset, error);
+    if (r == 0)
+        r = log_truncate(log, log->start_offset, error);
+    if (r == 0 && offset != log->end_offset)
+        r = log_roll(log, offset, error);
     if (r != 0)
         return r;
     log->next_offset = offset;
     log_publish(log);
     r = log_drop_oldest(log, log->segments_count - 1, now_ms, error);
+    pthread_mutex_lock(&log->lock);
+    log->start_offset = offset;
+    if (log->durable_end > offset)
+        log->durable_end = offset;
+    pthread_mutex_unlock(&log->lock);
     log_epochs_cut_end(log, INT64_MIN); /* whose epoch the leader's records below were is not known here */
     log_epochs_save(log);
     return r;

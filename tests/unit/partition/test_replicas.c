@@ -188,7 +188,6 @@ START_TEST(a_follower_left_behind_starts_over_where_the_leaders_log_begins)
     ck_assert_int_eq(partition_follow(p, 4), 0);
     ck_assert_int_eq(replicate(p, 4, 3, 0, 1), 0);
     ck_assert_int_eq(replicate(p, 4, 4, 2, 1), 0);
-    ck_assert_int_eq(partition_start_over(p, 4, 4, NULL), -BROOK_E_OFFSET_OUT_OF_RANGE);
     ck_assert_int_eq(partition_start_over(p, 4, 100, NULL), 0);
     ck_assert_int_eq(marks_of(p).log_start, 100);
     ck_assert_int_eq(marks_of(p).log_end, 100);
@@ -197,6 +196,12 @@ START_TEST(a_follower_left_behind_starts_over_where_the_leaders_log_begins)
     ck_assert_int_eq(replicate(p, 4, 4, 100, 101), 0);
     ck_assert_int_eq(marks_of(p).log_end, 102);
     ck_assert_int_eq(log_epoch_before(partition_log(p), 101), 4);
+    ck_assert_int_eq(partition_start_over(p, 4, 7, NULL), 0); /* nothing of it was the leader's */
+    ck_assert_int_eq(marks_of(p).log_start, 7);
+    ck_assert_int_eq(marks_of(p).log_end, 7);
+    ck_assert_int_eq(replicate(p, 4, 4, 7, 0), 0);
+    ck_assert_int_eq(partition_start_over(p, 4, 100, NULL), 0);
+    ck_assert_int_eq(replicate(p, 4, 4, 100, 0), 0);
     partition_unref(p);
     struct log_settings s = fixture_settings();
     struct log *log = fixture_open(fixture_log_path("over"), &s, &fixture_unclean);
