@@ -21,6 +21,14 @@ struct diag;
 struct log;
 struct segment;
 
+/* What happens to records that are not wanted any more; values are those of the topic setting's table. */
+enum cleanup_policy {
+    CLEANUP_DELETE,         /* gone by age and size */
+    CLEANUP_COMPACT,        /* gone when a later one has the same key (compaction.h) */
+    CLEANUP_COMPACT_DELETE, /* both */
+    CLEANUP_DELETE_COMPACT  /* the same, said the other way round */
+};
+
 struct log_settings {
     int64_t segment_bytes;       /* roll beyond; at most 2^31 - 1 */
     int64_t segment_ms;          /* roll when the first batch is older */
@@ -29,15 +37,32 @@ struct log_settings {
     int64_t retention_ms;    /* -1: for ever */
     int64_t retention_bytes; /* -1: without limit */
     int64_t file_delete_delay_ms;
+    /* compaction */
+    int64_t delete_retention_ms;   /* how long tombstones stay after they were first compacted */
+    int64_t min_compaction_lag_ms; /* younger records stay */
+    int64_t max_compaction_lag_ms; /* records that have waited longer are not waited for any more */
+    int32_t cleanup_policy;        /* enum cleanup_policy */
+    int32_t min_dirty_ppm;         /* compacted when more of it, in millionths, is dirty */
 };
 /* The defaults of FORMAT.md. */
 void log_settings_default(struct log_settings *settings);
+
+static inline bool log_settings_compact(const struct log_settings *s)
+{
+    return s->cleanup_policy != CLEANUP_DELETE;
+}
+
+static inline bool log_settings_delete(const struct log_settings *s)
+{
+    return s->cleanup_policy != CLEANUP_COMPACT;
+}
 
 /* What is known about the last stop. */
 struct log_hint {
     bool clean;             /* the clean-stop marker was there */
     int64_t recovery_point; /* everything below is on stable storage; -1: not known */
     int64_t start_offset;   /* from the checkpoint; -1: not known */
+    int64_t cleaned_offset; /* compacted below; 0 or -1: not known, all of it is compacted again */
 };
 
 /* What opening found, for the one line in the log of whoever opened it. */
@@ -62,6 +87,8 @@ int log_close(struct log *log);
 int64_t log_start_offset(struct log *log);
 int64_t log_end_offset(struct log *log);
 int64_t log_durable_end(struct log *log);
+/* What is below has been compacted; 0: nothing, as far as is known. */
+int64_t log_cleaned_offset(struct log *log);
 int64_t log_bytes(struct log *log);
 size_t log_segments_count(struct log *log);
 /* NULL while all is well, else why the log takes no appends any more. */

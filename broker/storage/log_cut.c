@@ -260,6 +260,8 @@ static void show_cut(struct log *log, struct segment *s, int64_t bytes, int64_t 
     log->next_offset = end_offset;
     if (log->durable_end > end_offset)
         log->durable_end = end_offset;
+    if (log->cleaned_offset > end_offset)
+        log->cleaned_offset = end_offset;
     if (log->tail)
         tail_reset(log->tail);
     pthread_mutex_unlock(&log->lock);

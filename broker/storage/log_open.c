@@ -97,7 +97,7 @@ static int find_segments(struct opening *o)
     size_t count;
     int r = log_files_find(o->log->directory, &bases, &count, o->error);
     if (r != 0)
-        return r == -BROOK_E_STORAGE_FULL ? r : -BROOK_E_STORAGE_ERROR;
+        return r == -BROOK_E_STORAGE_FULL || r == -BROOK_E_CORRUPT_BATCH ? r : -BROOK_E_STORAGE_ERROR;
     for (size_t i = 0; i < count && r == 0; i++)
         r = add_found(o, bases[i], i + 1 == count);
     return r == 0 && count == 0 ? add_first(o) : r;
@@ -403,6 +403,7 @@ static int open_log(struct opening *o)
     if (r != 0)
         return r;
     log->start_offset = clamp(o->hint.start_offset, log->segments[0]->base_offset, log->next_offset);
+    log->cleaned_offset = clamp(o->hint.cleaned_offset, 0, log->next_offset);
     r = settle_epochs(o);
     if (r != 0)
         return r;
