@@ -161,18 +161,31 @@ static int learn(struct compaction_pass *p, uint64_t *ret_keys)
     return 0;
 }
 
+int compaction_next(struct compaction_pass *p, size_t place, int64_t *next, struct batch_header *ret_header,
+                    const uint8_t **ret_data)
+{
+    int64_t position;
+    int r = batch_reader_next(&p->reader, ret_header, ret_data, &position);
+    if (r != 0)
+        return r;
+    if (ret_header->base_offset < *next || batch_last_offset(ret_header) >= p->plan[place].next_base)
+        return -BROOK_E_CORRUPT_BATCH;
+    *next = batch_last_offset(ret_header) + 1;
+    return 0;
+}
+
 /* The keys of a segment; *ret_full: the map has no room for more, and ends where it says. */
-static int map_segment(struct compaction_pass *p, struct segment *s, bool *ret_full)
+static int map_segment(struct compaction_pass *p, size_t place, bool *ret_full)
 {
     struct batch_header h;
     const uint8_t *data;
-    int64_t position;
+    struct segment *s = p->segments[place];
+    int64_t end = s->base_offset;
     int r, fd = segment_fd(s);
     if (fd < 0)
         return compaction_fault(p, s, -BROOK_E_STORAGE_ERROR);
     batch_reader_start(&p->reader, fd, 0, s->bytes);
-    while ((r = batch_reader_next(&p->reader, &h, &data, &position)) == 0) {
-        int64_t end = batch_last_offset(&h) + 1;
+    while ((r = compaction_next(p, place, &end, &h, &data)) == 0) {
         if (!p->settings->go_on(p->settings->arg, h.total_bytes))
             return -BROOK_E_CLOSED;
         if (end <= p->start)
@@ -193,7 +206,7 @@ static int build_map(struct compaction_pass *p, uint64_t keys)
     bool is_full = false;
     int r = key_map_new(p->settings->map_bytes_max, keys, &p->map);
     for (size_t i = first_dirty(p); r == 0 && !is_full && i < p->count; i++) {
-        r = map_segment(p, p->segments[i], &is_full);
+        r = map_segment(p, i, &is_full);
         if (r == 0 && !is_full)
             p->map_end = p->plan[i].next_base;
     }

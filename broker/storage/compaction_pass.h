@@ -34,6 +34,11 @@ struct compaction_pass {
 
 /* The sentence for what reading `s` ended with. Returns `r`. */
 int compaction_fault(struct compaction_pass *p, const struct segment *s, int r);
+/* The next batch of segment `place`, which p->reader is in. Its base offset and length are not covered by the
+ * checksum: what does not rise, or leaves the segment, is as bad as a wrong checksum. *next is where offsets go
+ * on; set it to the segment's base before the first. Returns as batch_reader_next(). */
+int compaction_next(struct compaction_pass *p, size_t place, int64_t *next, struct batch_header *ret_header,
+                    const uint8_t **ret_data);
 /* Make segments [place, place + count) one and put it in their place; leaves a single one alone of which
  * nothing goes. Returns 0 or as log_compact(). */
 int compaction_write_group(struct compaction_pass *p, size_t place, size_t count);

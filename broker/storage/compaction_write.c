@@ -158,17 +158,18 @@ static int take_batch(struct compaction_pass *p, struct output *o, const void *d
     return p->settings->go_on(p->settings->arg, c.header.total_bytes) ? 0 : -BROOK_E_CLOSED;
 }
 
-static int copy_segment(struct compaction_pass *p, struct output *o, struct segment *s, bool is_last_segment)
+static int copy_segment(struct compaction_pass *p, struct output *o, size_t place, bool is_last_segment)
 {
     struct batch_header h;
     const uint8_t *data;
-    int64_t position;
+    struct segment *s = p->segments[place];
+    int64_t next = s->base_offset;
     int fd = segment_fd(s);
     if (fd < 0)
         return compaction_fault(p, s, -BROOK_E_STORAGE_ERROR);
     batch_reader_start(&p->reader, fd, 0, s->bytes);
     int r;
-    while ((r = batch_reader_next(&p->reader, &h, &data, &position)) == 0) {
+    while ((r = compaction_next(p, place, &next, &h, &data)) == 0) {
         if (!p->settings->go_on(p->settings->arg, h.total_bytes))
             return -BROOK_E_CLOSED;
         r = take_batch(p, o, data, &h, is_last_segment && p->reader.position == p->reader.end);
@@ -243,7 +244,7 @@ int compaction_write_group(struct compaction_pass *p, size_t place, size_t count
     int64_t base = p->segments[place]->base_offset;
     int r = output_open(p, base, &o);
     for (size_t i = 0; r == 0 && i < count; i++)
-        r = copy_segment(p, &o, p->segments[place + i], i + 1 == count);
+        r = copy_segment(p, &o, place + i, i + 1 == count);
     if (!o.segment)
         return r;
     bool is_needed = r == 0 && (count > 1 || o.is_changed);
