@@ -61,8 +61,8 @@ static inline bool log_settings_delete(const struct log_settings *s)
 struct log_hint {
     bool clean;             /* the clean-stop marker was there */
     int64_t recovery_point; /* everything below is on stable storage; -1: not known */
-    int64_t start_offset;   /* from the checkpoint; -1: not known */
     int64_t cleaned_offset; /* compacted below; 0 or -1: not known, all of it is compacted again */
+    int64_t start_offset;   /* from the checkpoint; -1: not known. After a crash: at least the end */
 };
 
 /* What opening found, for the one line in the log of whoever opened it. */
@@ -150,8 +150,14 @@ int log_find_time(struct log *log, int64_t timestamp, int64_t end_offset, size_t
 /* [writer] Remove whole segments that are past retention at `now_ms`; the active one is rolled first when all
  * its records are. Returns the number removed, or a negative error. */
 int log_retain(struct log *log, int64_t now_ms);
+/* [writer] Nothing below `offset` is kept any more (at most up to the end; a lower one than the start changes
+ * nothing): the start offset rises at once, inside a segment too, and whole segments below it are removed, the
+ * active one as well when nothing of it is left. The caller has put the new start on stable storage before
+ * (data_dir_raise_start()), since log_open() knows it from there only. Returns the number of segments removed,
+ * or a negative error; the start has risen all the same, unless the log is offline. */
+int log_trim(struct log *log, int64_t offset, int64_t now_ms);
 /* [writer] Cut so that the next offset is max(offset, start); an offset inside a batch takes the whole batch
- * with it, and the next offset is the batch's base. Above the end: nothing. Whoever keeps a recovery point
+ * with it, and the next offset is the batch's base, or the start if that is higher. Above the end: nothing. Whoever keeps a recovery point
  * lowers it, synced, before this. */
 int log_truncate(struct log *log, int64_t offset, struct brook_error *error);
 /* [writer] A follower whose leader has nothing below `offset` any more, which is above our end: give up all there is

@@ -548,6 +548,106 @@ START_TEST(a_deleted_partition_frees_its_name_at_once_and_its_files_at_last)
 }
 END_TEST
 
+/* ---- deleting records ------------------------------------------------------------------------------- */
+
+struct keeper {
+    struct partition *p;
+    int result;
+    int calls;
+    int64_t start;
+    int64_t start_before;
+};
+
+static int keep_start(void *arg, int64_t start_offset)
+{
+    struct keeper *k = arg;
+    struct partition_marks m;
+    partition_marks(k->p, &m);
+    k->calls++;
+    k->start = start_offset;
+    k->start_before = m.log_start;
+    return k->result;
+}
+
+static int64_t start_of(struct partition *p)
+{
+    struct partition_marks m;
+    partition_marks(p, &m);
+    return m.log_start;
+}
+
+START_TEST(records_are_deleted_once_the_new_start_is_kept)
+{
+    faulty_reset();
+    struct partition *p = make_leader("trim");
+    struct keeper k = {.p = p};
+    struct inbox inbox;
+    struct brook_error error;
+    int64_t start = -7;
+    inbox_init(&inbox);
+    partition_on_trim(p, keep_start, &k);
+    for (int i = 0; i < 10; i++)
+        append_one(p, &inbox);
+
+    ck_assert_int_eq(partition_delete_records(p, 4, true, &start, &error), 0);
+    ck_assert_int_eq(start, 4);
+    ck_assert_int_eq(k.calls, 0);
+    ck_assert_int_eq(start_of(p), 0);
+
+    k.result = -BROOK_E_STORAGE_ERROR;
+    ck_assert_int_eq(partition_delete_records(p, 4, false, &start, &error), -BROOK_E_STORAGE_ERROR);
+    ck_assert_ptr_nonnull(strstr(error.text, "orders/3"));
+    ck_assert_int_eq(start_of(p), 0);
+
+    k.result = 0;
+    ck_assert_int_eq(partition_delete_records(p, 4, false, &start, &error), 0);
+    ck_assert_int_eq(start, 4);
+    ck_assert_int_eq(k.start, 4);
+    ck_assert_int_eq(k.start_before, 0); /* kept before it counted */
+    ck_assert_int_eq(start_of(p), 4);
+    ck_assert_int_eq(partition_delete_records(p, 2, false, &start, &error), 0);
+    ck_assert_int_eq(start, 4);
+    ck_assert_int_eq(start_of(p), 4);
+
+    ck_assert_int_eq(partition_delete_records(p, 11, false, &start, &error), -BROOK_E_OFFSET_OUT_OF_RANGE);
+    ck_assert_ptr_nonnull(strstr(error.text, "high watermark is 10"));
+    ck_assert_int_eq(partition_delete_records(p, -2, false, &start, &error), -BROOK_E_OFFSET_OUT_OF_RANGE);
+    ck_assert_int_eq(partition_delete_records(p, INT64_MAX, true, &start, &error), -BROOK_E_OFFSET_OUT_OF_RANGE);
+    ck_assert_int_eq(partition_delete_records(p, -1, false, &start, &error), 0);
+    ck_assert_int_eq(start, 10);
+    append_one(p, &inbox);
+    ck_assert_int_eq(fixture_read_all(partition_log(p), 10, true), 1);
+
+    partition_stop_leading(p);
+    ck_assert_int_eq(partition_delete_records(p, -1, false, &start, &error), -BROOK_E_NOT_LEADER);
+    ck_assert_int_eq(partition_unref(p), 0);
+    inbox_done(&inbox);
+}
+END_TEST
+
+/* With `fsync` the high watermark is what is on the disk: nothing above may be deleted. */
+START_TEST(only_what_is_below_the_high_watermark_can_be_deleted)
+{
+    faulty_reset();
+    struct partition *p = make_leader("trim-fsync");
+    struct durability fsync = {.mode = DURABILITY_FSYNC};
+    struct inbox inbox;
+    struct brook_error error;
+    int64_t start;
+    inbox_init(&inbox);
+    partition_set_durability(p, &fsync);
+    for (int i = 0; i < 3; i++)
+        append_one(p, &inbox);
+    ck_assert_int_eq(partition_flush(p), 0);
+    append_one(p, &inbox);
+    ck_assert_int_eq(partition_delete_records(p, 4, false, &start, &error), -BROOK_E_OFFSET_OUT_OF_RANGE);
+    ck_assert_int_eq(partition_delete_records(p, -1, false, &start, &error), 0);
+    ck_assert_int_eq(start, 3);
+    ck_assert_int_eq(partition_unref(p), 0);
+    inbox_done(&inbox);
+}
+END_TEST
+
 SUITE_MAIN("partition/partition", SUITE_TEST(appends_of_the_own_loop_are_answered_inside_drain),
            SUITE_TEST(what_is_queued_is_written_in_one_call),
            SUITE_TEST(a_loop_that_has_done_its_share_hands_the_rest_to_the_loop_that_waits),
@@ -560,4 +660,6 @@ SUITE_MAIN("partition/partition", SUITE_TEST(appends_of_the_own_loop_are_answere
            SUITE_TEST(an_append_that_has_expired_in_the_queue_is_not_written),
            SUITE_TEST(a_stalled_append_delays_no_reader_and_no_other_loop),
            SUITE_TEST_SLOW(many_loops_append_and_every_offset_is_given_once, 60),
-           SUITE_TEST(a_deleted_partition_frees_its_name_at_once_and_its_files_at_last))
+           SUITE_TEST(a_deleted_partition_frees_its_name_at_once_and_its_files_at_last),
+           SUITE_TEST(records_are_deleted_once_the_new_start_is_kept),
+           SUITE_TEST(only_what_is_below_the_high_watermark_can_be_deleted))
