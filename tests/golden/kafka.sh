@@ -95,12 +95,17 @@ rm -f "$home"/data-1/*-offset-checkpoint "$home/data-1/.kafka_cleanshutdown"
 start_broker 1
 wait_for 30 "the broker" brokers_count 1
 served() {
-    local topic
+    local topic code all=0
     for topic in $(cut -d' ' -f1 "$home/written" | sort -u); do
-        brook consume "$topic" --until-end --format '%t %o %v\n' || return 1
-    done >"$home/served" 2>"$home/log/consume.log"
+        brook consume "$topic" --until-end --format '%t %o %v\n' >"$home/one"
+        code=$?
+        [ $code = 0 ] || all=1
+        echo "$topic: exit $code, $(wc -l <"$home/one") records" >&2
+        cat "$home/one"
+    done
+    return $all
 }
-served && sort "$home/written" | cmp -s - <(sort "$home/served")
+served >"$home/served" 2>"$home/log/consume.log" && sort "$home/written" | cmp -s - <(sort "$home/served")
 report $? "brookd serves what Kafka wrote, record by record ($(wc -l <"$home/served") of $(wc -l <"$home/written"))" "$home/log/consume.log"
 [ "$(grep -c 'recovered: ' "$home/log/broker-1.log")" = 6 ] && ! grep -q 'can not be opened' "$home/log/broker-1.log"
 report $? "every log of Kafka's was scanned and opened" "$home/log/broker-1.log"
