@@ -371,8 +371,13 @@ static void free_data_dir(struct data_dir *dir)
 static int take_lock(struct data_dir *dir, struct brook_error *error)
 {
     char path[PATH_MAX];
-    if (io_mkdir(dir->path) != 0 && errno != EEXIST)
+    bool is_made = io_mkdir(dir->path) == 0;
+    if (!is_made && errno != EEXIST)
         return storage_error(error, "creating %s", dir->path);
+    /* All that is synced in it hangs on its own name. One that was there may be of a process that was killed in
+     * between; above it there may be nothing for us to read. */
+    if (file_sync_parent(dir->path) != 0 && is_made)
+        return storage_error(error, "syncing the parent of %s", dir->path);
     file_path(dir, LOCK_FILE, path);
     return lock_file_take(path, &dir->lock_fd, error);
 }
