@@ -28,6 +28,8 @@ size_t topic_config_apply_usable(const struct topic_config *defaults, const stru
                                  struct topic_config *ret, struct brook_error *error);
 /* A mode of durability by its name. Returns false when there is none of that name. */
 bool topic_config_parse_durability(const char *name, int32_t *ret_mode);
+/* What was left to depend on the number of replicas (the least that a partition has) is decided. */
+void topic_config_resolve(struct topic_config *config, int32_t replicas);
 /* Each setting's key, effective value as text, and sentence. */
 typedef void topic_config_visitor(void *arg, const char *key, const char *value, const char *description);
 void topic_config_visit(const struct topic_config *config, topic_config_visitor *visitor, void *arg);

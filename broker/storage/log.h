@@ -122,7 +122,10 @@ struct log_range {
     int fd;                  /* the segment's, for reading at explicit positions only */
     off_t position;
     size_t bytes;
+    bool is_fresh; /* written within LOG_FRESH_MS: nobody needs to ask whether it is in the page cache */
 };
+/* Far below the age at which the kernel may drop what was written: it has to be on the disk before. */
+#define LOG_FRESH_MS 5000
 void log_range_done(struct log_range *range);
 
 /* The batches from the one that contains `offset` on, below `end_offset` (a batch that holds it or higher is

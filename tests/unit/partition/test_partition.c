@@ -525,6 +525,98 @@ START_TEST(many_loops_append_and_every_offset_is_given_once)
 }
 END_TEST
 
+/* ---- readers at the tail ---------------------------------------------------------------------------- */
+
+#define TAIL_READERS 8
+#define TAIL_RECORDS 6000
+
+struct tail_reader {
+    struct partition *partition;
+    struct inbox inbox;
+    struct reader reader;
+    int64_t next;
+    pthread_t thread;
+};
+
+/* Everything that may be seen from r->next on: checksums right, offsets without a gap, nothing beyond the mark. */
+static void read_what_is_there(struct tail_reader *r)
+{
+    static _Thread_local uint8_t buffer[1 << 16];
+    struct partition_marks m;
+    struct log_range range;
+    struct batch_header h;
+    partition_marks(r->partition, &m);
+    ck_assert_int_eq(log_read(partition_log(r->partition), r->next, m.visible_end, sizeof buffer, true, sizeof buffer, &range),
+                     0);
+    if (range.bytes)
+        ck_assert_int_eq(pread(range.fd, buffer, range.bytes, range.position), (ssize_t)range.bytes);
+    for (size_t at = 0; at < range.bytes; at += h.total_bytes) {
+        if (batch_read_header(buffer + at, range.bytes - at, &h) != 0 || h.total_bytes > range.bytes - at)
+            break; /* cut by the budget */
+        ck_assert_int_eq(h.base_offset, r->next);
+        ck_assert_int_eq(batch_check_crc(buffer + at, &h), 0);
+        r->next = batch_last_offset(&h) + 1;
+        ck_assert_int_le(r->next, m.visible_end);
+    }
+    log_range_done(&range);
+}
+
+static void *follow_tail(void *arg)
+{
+    struct tail_reader *r = arg;
+    while (r->next < TAIL_RECORDS) {
+        int wakes = r->reader.wakes;
+        r->reader.waiter.offset = r->next;
+        if (partition_wait(r->partition, &r->reader.waiter))
+            while (r->reader.wakes == wakes) {
+                struct pollfd fd = {.fd = inbox_fd(&r->inbox), .events = POLLIN};
+                poll(&fd, 1, 1000);
+                inbox_drain(&r->inbox);
+            }
+        read_what_is_there(r);
+    }
+    return NULL;
+}
+
+/* Each write is torn and others run in the middle of it: an end published before its bytes are there is found out. */
+START_TEST(readers_at_the_tail_see_whole_batches_while_a_producer_runs)
+{
+    faulty_reset();
+    struct partition *p = make_leader("tail");
+    static struct tail_reader readers[TAIL_READERS];
+    struct inbox inbox;
+    inbox_init(&inbox);
+    faulty_tear();
+    for (int i = 0; i < TAIL_READERS; i++) {
+        readers[i] = (struct tail_reader){.partition = p};
+        inbox_init(&readers[i].inbox);
+        reader_init(&readers[i].reader, &readers[i].inbox, 0);
+        pthread_create(&readers[i].thread, NULL, follow_tail, &readers[i]);
+    }
+    for (int i = 0; i < TAIL_RECORDS;) {
+        struct produce q[3];
+        for (int k = 0; k < 3; k++) {
+            produce_init(&q[k], &inbox, 1 + k, k == 1);
+            partition_enqueue(p, &q[k].append);
+        }
+        partition_drain(p, &inbox);
+        i += 6;
+        for (int k = 0; k < 3; k++) {
+            ck_assert_int_eq(q[k].answers, 1);
+            batches_free(&q[k].batch);
+        }
+    }
+    for (int i = 0; i < TAIL_READERS; i++) {
+        pthread_join(readers[i].thread, NULL);
+        ck_assert_int_eq(readers[i].next, TAIL_RECORDS);
+        inbox_done(&readers[i].inbox);
+    }
+    faulty_reset();
+    partition_unref(p);
+    inbox_done(&inbox);
+}
+END_TEST
+
 START_TEST(a_deleted_partition_frees_its_name_at_once_and_its_files_at_last)
 {
     struct partition *p = make_leader("deleted-0");
@@ -660,6 +752,7 @@ SUITE_MAIN("partition/partition", SUITE_TEST(appends_of_the_own_loop_are_answere
            SUITE_TEST(an_append_that_has_expired_in_the_queue_is_not_written),
            SUITE_TEST(a_stalled_append_delays_no_reader_and_no_other_loop),
            SUITE_TEST_SLOW(many_loops_append_and_every_offset_is_given_once, 60),
+           SUITE_TEST_SLOW(readers_at_the_tail_see_whole_batches_while_a_producer_runs, 60),
            SUITE_TEST(a_deleted_partition_frees_its_name_at_once_and_its_files_at_last),
            SUITE_TEST(records_are_deleted_once_the_new_start_is_kept),
            SUITE_TEST(only_what_is_below_the_high_watermark_can_be_deleted))
