@@ -101,7 +101,7 @@ static void make(struct world *w, uint64_t seed)
     w->is_fsync = w->was_fsync = world_chance(w, 96);
     w->may_leave_out = world_chance(w, 32);
     w->loss = world_chance(w, 128) ? 16 : 64;
-    w->faults = 2u << world_below(w, 5);
+    w->faults = 1u << world_below(w, 5);
     w->ticks = 2u << world_below(w, 3);
     w->version = -1;
     w->controller = -1;
@@ -262,46 +262,46 @@ static void controller_step(struct world *w, struct broker *b)
     }
 }
 
-static void broker_step(struct world *w, struct broker *b)
+static void other_step(struct world *w, struct broker *b)
 {
-    switch (world_below(w, 16)) {
+    switch (world_below(w, 8)) {
     case 0:
     case 1:
-        broker_produce(w, b);
-        break;
-    case 2:
-    case 3:
-    case 4:
-    case 5:
-    case 6:
-        broker_follow(w, b);
-        break;
-    case 7:
-        broker_look(w, b);
-        break;
-    case 8:
-        broker_take_view(w, b);
-        break;
-    case 9:
         if (b->is_fsync || world_chance(w, 32))
             broker_sync(w, b);
         break;
-    case 10:
+    case 2:
+    case 3:
         broker_change_isr(w, b);
         break;
-    case 11:
+    case 4:
+    case 5:
+        broker_register(w, b);
+        break;
+    case 6:
         broker_ask_latest(w, b);
         b->mark_on_disk = b->is_up ? (int32_t)b->high_watermark : b->mark_on_disk;
         break;
-    case 12:
-        broker_register(w, b);
-        break;
-    case 13:
-        b->is_fsync = w->is_fsync;
-        break;
     default:
-        controller_step(w, b);
+        b->is_fsync = w->is_fsync;
     }
+}
+
+static void broker_step(struct world *w, struct broker *b)
+{
+    uint32_t die = world_below(w, 32);
+    if (die < 3)
+        broker_produce(w, b);
+    else if (die < 14)
+        broker_follow(w, b);
+    else if (die < 17)
+        broker_look(w, b);
+    else if (die < 20)
+        broker_take_view(w, b);
+    else if (die < 24)
+        controller_step(w, b);
+    else
+        other_step(w, b);
 }
 
 static void step(struct world *w)
@@ -315,7 +315,7 @@ static void step(struct world *w)
         deliver_step(w);
     else if (die < 112)
         zookeeper_step(w);
-    else if (!b->is_up && world_chance(w, 64))
+    else if (!b->is_up && world_chance(w, 128))
         fault_start(w, b);
     else if (b->is_paused || b->is_cut) {
         if (world_chance(w, 12))

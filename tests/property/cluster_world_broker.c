@@ -296,6 +296,8 @@ void broker_register(struct world *w, struct broker *b)
     w->ids[id] = (struct registration){true, b->life, b->clean_from, b->disk_from, false};
     b->broker_epoch = b->clean_from = b->disk_from = w->epochs[id];
     b->view.is_valid = false;
+    if (b->first_epoch < 0)
+        b->first_epoch = b->broker_epoch;
     if (w->controller == id)
         w->controller = -1;
     b->controller.is_active = false;

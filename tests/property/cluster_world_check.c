@@ -39,18 +39,49 @@ static uint32_t counted(const struct broker *b)
     return members;
 }
 
+/* The broker epoch that counts for the leader's `i`-th replica is of the process that runs now. */
+static bool is_running(const struct world *w, const struct broker *leader, int32_t i)
+{
+    const struct leader_replica *r = &leader->leader.replicas[i];
+    const struct broker *b = &w->b[r->broker_id];
+    return b == leader ||
+           (b->is_up && b->first_epoch >= 0 && r->broker_epoch >= b->first_epoch && r->broker_epoch <= b->broker_epoch);
+}
+
+/* Whether the replica still has the record when it is committed: it may have lost it since it said that it has it. */
+static bool has_now(const struct world *w, const struct broker *leader, int32_t i, int32_t offset)
+{
+    const struct broker *b = &w->b[leader->leader.replicas[i].broker_id];
+    if (offset >= b->log_end || !is_same(b->log[offset], leader->log[offset]))
+        return false;
+    return w->was_fsync ? offset < b->durable_end : is_running(w, leader, i);
+}
+
+static void note_holders(struct world *w, const struct broker *leader, struct committed *c, int32_t offset)
+{
+    for (int32_t i = 0; i < BROKERS_MAX; i++)
+        c->generation[i] = -1;
+    for (int32_t i = 0; i < leader->leader.replicas_count; i++) {
+        int32_t id = leader->leader.replicas[i].broker_id;
+        if ((c->by & bit(id)) && has_now(w, leader, i, offset))
+            c->generation[id] = c->is_durable ? w->b[id].disk_generation : w->b[id].generation;
+    }
+}
+
 static void commit(struct world *w, const struct broker *b, int32_t offset)
 {
     struct committed *c = &w->committed[offset];
     c->record = b->log[offset];
     c->by = counted(b);
     c->is_durable = w->was_fsync;
+    c->leader_epoch = b->leader.leader_epoch;
+    if (w->commit_epoch < c->leader_epoch)
+        w->commit_epoch = c->leader_epoch;
     if ((c->by & w->held[c->record.value]) != c->by)
         world_fail(w, "committed, and a member of the ISR never had it");
     if (w->was_fsync && (c->by & w->durable[c->record.value]) != c->by)
         world_fail(w, "committed, and a member of the ISR never had it on its disk");
-    for (int32_t i = 0; i < w->brokers; i++)
-        c->generation[i] = c->is_durable ? w->b[i].disk_generation : w->b[i].generation;
+    note_holders(w, b, c, offset);
     w->committed_end = offset + 1;
     w->counts->committed++;
 }
@@ -125,9 +156,10 @@ void check_begin(struct world *w, const struct broker *b)
     if (epoch < w->trusted_epoch)
         return;
     for (int32_t i = common_end(w, b); i < w->committed_end; i++)
-        if (is_kept(w, &w->committed[i]))
+        if (w->committed[i].leader_epoch <= epoch && is_kept(w, &w->committed[i]))
             world_fail(w, "a new leader lacks a committed record that a member of its ISR kept");
-    excuse(w, b, epoch);
+    if (epoch >= w->commit_epoch) /* else it begins late, and there is a later one */
+        excuse(w, b, epoch);
 }
 
 /* 5: who joins has all that is committed (unless a power cut has just taken it: then it registers anew). */

@@ -50,6 +50,8 @@ void fault_cut_power(struct world *w, struct broker *b)
     }
     memcpy(b->disk, b->log, sizeof b->disk);
     b->disk_end = b->durable_end = b->log_end;
+    for (int32_t i = 0; i < b->log_end; i++)
+        w->durable[b->log[i].value] |= (uint8_t)bit(broker_id(w, b));
     broker_rebuild_epochs(b);
     TRACE(w, "broker %d loses power: its log ends at %d", broker_id(w, b), b->log_end);
 }
@@ -78,7 +80,7 @@ void fault_start(struct world *w, struct broker *b)
     b->clean_from = is_broken(w, CLUSTER_CLEAN) ? b->epoch_on_disk : b->clean_on_disk;
     b->disk_from = b->epoch_on_disk;
     b->clean_on_disk = -1;
-    b->broker_epoch = -1;
+    b->broker_epoch = b->first_epoch = -1;
     b->knows_expired = false;
     b->view.is_valid = false;
     b->is_fsync = w->is_fsync;

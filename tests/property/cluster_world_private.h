@@ -103,6 +103,7 @@ struct broker {
     bool is_fsync;                 /* the topic's durability as this broker knows it */
     int32_t life;
     int32_t broker_epoch; /* -1: not registered */
+    int32_t first_epoch;  /* of this process */
     int32_t clean_from;   /* for the next registration */
     int32_t disk_from;
     bool knows_expired;
@@ -132,6 +133,7 @@ struct committed {
     struct record record;
     uint32_t by;
     int32_t generation[BROKERS_MAX];
+    int32_t leader_epoch; /* of who committed it */
     bool is_durable;
 };
 
@@ -167,6 +169,7 @@ struct world {
     /* the truth */
     struct committed committed[LOG_MAX];
     int32_t committed_end;
+    int32_t commit_epoch; /* the newest at which something was committed */
     int32_t trusted_epoch; /* leaders below it were given up with what they had */
     bool is_excused;
     uint16_t next_value;
