@@ -28,6 +28,8 @@ static const char *const durability_names[] = {
     [DURABILITY_INTERVAL] = "interval",
 };
 
+static const char *const switch_names[] = {"false", "true"};
+
 static const struct setting settings[] = {
     {"durability", FIELD(durability.mode), DURABILITY_REPLICATED, DURABILITY_INTERVAL,
      "What an acknowledgement of acks=all means. fsync (the default for one replica): on stable storage; "
@@ -56,6 +58,10 @@ static const struct setting settings[] = {
      "Largest size of a segment's index file, in bytes.", NULL},
     {"segment.ms", FIELD(log.segment_ms), 1, INT64_MAX,
      "Age in milliseconds at which a new segment is begun even if the old one is not full.", NULL},
+    {"unclean.leader.election.enable", FIELD(unclean_election), 0, 1,
+     "Whether a replica that is not in sync may lead when no other is left: records that were acknowledged may "
+     "be lost.",
+     switch_names},
 };
 #define SETTINGS_COUNT (sizeof settings / sizeof settings[0])
 

@@ -16,6 +16,7 @@ struct topic_config {
     struct durability durability; /* durability, flush.messages, flush.ms */
     int32_t message_bytes_max;    /* max.message.bytes */
     int32_t min_insync_replicas;  /* min.insync.replicas */
+    int32_t unclean_election;     /* unclean.leader.election.enable: 0 or 1 */
 };
 
 /* Apply `entries` over `defaults`. Unknown keys and bad values are refused with -BROOK_E_INVALID_CONFIG and a
