@@ -53,7 +53,8 @@ static struct durability durability(const struct settings *s)
 {
     struct durability d = {.flush_messages = s->log_flush_interval_messages,
                            .flush_ms = s->log_flush_interval_ms};
-    topic_config_parse_durability(s->log_durability, &d.mode); /* the table lets known names through only */
+    if (s->log_durability) /* the table lets known names through only */
+        topic_config_parse_durability(s->log_durability, &d.mode);
     return d;
 }
 

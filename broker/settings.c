@@ -56,7 +56,8 @@ static int set_number(struct settings *s, const struct setting *row, const char 
 static int set_text(struct settings *s, const struct setting *row, const char *value, const char *where,
                     struct settings_faults *faults)
 {
-    if (row->type == SETTING_CHOICE && !is_among(row->choices, value)) {
+    bool is_none = !*value && !row->default_value; /* as good as not given */
+    if (row->type == SETTING_CHOICE && !is_none && !is_among(row->choices, value)) {
         settings_fault(faults, "%s: %s=%s is none of %s", where, row->name, value, row->choices);
         return -BROOK_E_CONFIG;
     }

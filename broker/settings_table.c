@@ -69,9 +69,10 @@ const struct setting settings_table[] = {
     LONG("log.dir.min.free.bytes", log_dir_min_free_bytes, "67108864", 0, (int64_t)1 << 50, "bytes", STATIC,
          "A data directory with less room takes no records and no new partitions. It is what retention, checkpoints and "
          "the next start write into. 0: only what a failed write says counts."),
-    CHOICE("log.durability", log_durability, "replicated", "fsync|replicated|interval", STATIC,
+    CHOICE("log.durability", log_durability, NULL, "fsync|replicated|interval", STATIC,
            "What an acknowledgement of acks=all means: on stable storage; in the page cache of the replicas in "
-           "sync; or likewise, but shown to consumers once flushed. Topics may say otherwise (durability)."),
+           "sync; or likewise, but shown to consumers once flushed. Topics may say otherwise (durability). "
+           "Empty: fsync for topics of one replica, replicated for others."),
     LONG("log.flush.interval.messages", log_flush_interval_messages, "10000", 1, INT64_MAX, "records",
          STATIC,
          "With durability interval: records that may lie unflushed. Topics may say otherwise "

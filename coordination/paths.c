@@ -58,6 +58,21 @@ const char *path_topic_brokers(struct path *p, const char *topic)
     return write_path(p, PATH_TOPICS "/%s/brokers", topic);
 }
 
+const char *path_topic_ends(struct path *p, const char *topic)
+{
+    return write_path(p, PATH_TOPICS "/%s/ends", topic);
+}
+
+const char *path_topic_end(struct path *p, const char *topic, int32_t broker_id)
+{
+    return write_path(p, PATH_TOPICS "/%s/ends/%" PRId32, topic, broker_id);
+}
+
+const char *path_broker_config(struct path *p, int32_t broker_id)
+{
+    return write_path(p, PATH_CONFIG_BROKERS "/%" PRId32, broker_id);
+}
+
 const char *path_change(struct path *p, const char *child)
 {
     return write_path(p, PATH_CHANGES "/%s", child);

@@ -39,6 +39,9 @@ const char *path_partition(struct path *p, const char *topic, int32_t partition)
 const char *path_partition_state(struct path *p, const char *topic, int32_t partition);
 const char *path_topic_broker(struct path *p, const char *topic, int32_t broker_id);
 const char *path_topic_brokers(struct path *p, const char *topic);
+const char *path_topic_ends(struct path *p, const char *topic);
+const char *path_topic_end(struct path *p, const char *topic, int32_t broker_id);
+const char *path_broker_config(struct path *p, int32_t broker_id);
 const char *path_change(struct path *p, const char *child);
 const char *path_topic_config(struct path *p, const char *topic);
 const char *path_delete_topic(struct path *p, const char *topic);

@@ -48,13 +48,25 @@ struct znode_replicas {
     int32_t *brokers;
     int32_t count;
 };
+/* A partition that is being moved: "adding_replicas" and "removing_replicas" as Kafka's, of those that hold it now;
+ * ours is "target_replicas", the list afterwards in its order. */
+struct znode_move {
+    int32_t partition;
+    struct znode_replicas adding;
+    struct znode_replicas removing;
+    struct znode_replicas target; /* never empty: all but `removing` when it was not written, or did not fit */
+};
 struct znode_topic {
     struct topic_id topic_id;
     int32_t partitions_count; /* numbered 0 .. count - 1 without holes, at most ZNODE_PARTITIONS_MAX */
     struct znode_replicas *replicas; /* per partition */
+    struct znode_move *moves; /* by partition */
+    size_t moves_count;
 };
 #define ZNODE_PARTITIONS_MAX 20000
 void znode_topic_done(struct znode_topic *t);
+/* NULL: the partition is not being moved. */
+const struct znode_move *znode_topic_move(const struct znode_topic *t, int32_t partition);
 char *znode_encode_topic(const struct znode_topic *t);
 int znode_decode_topic(const char *data, size_t bytes, struct znode_topic *ret, struct brook_error *error);
 
@@ -75,7 +87,8 @@ int znode_decode_state(const char *data, size_t bytes, struct znode_state *ret, 
 char *znode_encode_served(const int32_t *leads, size_t leads_count, const int32_t *follows, size_t follows_count);
 
 /* ---- /brokers/changes/change_<seq> ----------------------------------------------------------------------- */
-/* {"version":1,"brokers":true,"topics":["a"],"partitions":{"b":[0,3]}}: what to read again. */
+/* {"version":1,"brokers":true,"topics":["a"],"assigned":["b"],"partitions":{"b":[0,3]},"ends":["c"]}: what to read
+ * again. */
 struct znode_change {
     bool brokers;   /* the set of live brokers */
     char **topics;  /* whole topics: made, grown, deleted, configured */
@@ -86,6 +99,10 @@ struct znode_change {
         size_t partitions_count;
     } *states; /* partition states */
     size_t states_count;
+    char **assigned; /* topic nodes alone: their settings and states are as they were */
+    size_t assigned_count;
+    char **ends; /* topics of which a broker has told the ends of its logs */
+    size_t ends_count;
 };
 void znode_change_done(struct znode_change *c);
 char *znode_encode_change(const struct znode_change *c);
@@ -109,6 +126,45 @@ struct znode_config {
 void znode_config_done(struct znode_config *c);
 char *znode_encode_config(const struct znode_config *c);
 int znode_decode_config(const char *data, size_t bytes, struct znode_config *ret, struct brook_error *error);
+
+/* ---- /admin/reassign_partitions, /admin/preferred_replica_election ---------------------------------------- */
+/* {"version":1,"partitions":[{"topic":"T","partition":0,"replicas":[1,2]}]}: wishes that wait for the controller.
+ * The second has no "replicas". Ours: an empty list cancels what runs; "election":"unclean" lets a replica lead
+ * that may lack records. Written by hand or by a broker for a client. */
+struct znode_wish {
+    char *topic;
+    int32_t partition;
+    struct znode_replicas replicas; /* of reassign_partitions */
+    bool unclean;                   /* of preferred_replica_election */
+};
+struct znode_wishes {
+    struct znode_wish *list;
+    size_t count;
+};
+#define ZNODE_WISHES_MAX 20000
+enum znode_wish_kind { ZNODE_WISH_REASSIGN, ZNODE_WISH_ELECT };
+void znode_wishes_done(struct znode_wishes *w);
+char *znode_encode_wishes(const struct znode_wishes *w, enum znode_wish_kind kind);
+int znode_decode_wishes(const char *data, size_t bytes, enum znode_wish_kind kind, struct znode_wishes *ret,
+                        struct brook_error *error);
+
+/* ---- /brokers/topics/<T>/ends/<id> ------------------------------------------------------------------------ */
+/* {"version":1,"broker_epoch":5,"ends":{"0":[7,3,1200]}}: of partitions without a leader, the leader epoch that the
+ * broker has adopted, the epoch of its last record, and its log end offset (-1, -1: it can not be read). */
+struct znode_end {
+    int32_t partition;
+    int32_t leader_epoch;
+    int32_t last_epoch;
+    int64_t end;
+};
+struct znode_ends {
+    int64_t broker_epoch;
+    struct znode_end *list; /* by partition */
+    size_t count;
+};
+void znode_ends_done(struct znode_ends *e);
+char *znode_encode_ends(const struct znode_ends *e);
+int znode_decode_ends(const char *data, size_t bytes, struct znode_ends *ret, struct brook_error *error);
 
 /* ---- /latest_producer_id_block: {"version":1,"broker":1,"block_start":"0","block_end":"999"} ------------- */
 char *znode_encode_producer_block(int32_t broker_id, int64_t first, int64_t last);

@@ -8,26 +8,33 @@
 
 #define CHANGE_TOPICS_MAX 100000
 
+static void free_texts(char **texts, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free(texts[i]);
+    free(texts);
+}
+
 void znode_change_done(struct znode_change *c)
 {
     if (!c)
         return;
-    for (size_t i = 0; i < c->topics_count; i++)
-        free(c->topics[i]);
-    free(c->topics);
+    free_texts(c->topics, c->topics_count);
     for (size_t i = 0; i < c->states_count; i++) {
         free(c->states[i].topic);
         free(c->states[i].partitions);
     }
     free(c->states);
+    free_texts(c->assigned, c->assigned_count);
+    free_texts(c->ends, c->ends_count);
     memset(c, 0, sizeof *c);
 }
 
-static json_t *encode_topics(const struct znode_change *c)
+static json_t *encode_topics(char *const *topics, size_t count)
 {
     json_t *array = json_array();
-    for (size_t i = 0; array && i < c->topics_count; i++)
-        if (json_array_append_new(array, json_string(c->topics[i])) < 0) {
+    for (size_t i = 0; array && i < count; i++)
+        if (json_array_append_new(array, json_string(topics[i])) < 0) {
             json_decref(array);
             return NULL;
         }
@@ -47,10 +54,19 @@ static json_t *encode_states(const struct znode_change *c)
     return object;
 }
 
+/* A list that most notifications do not have. */
+static int add_topics(json_t *root, const char *key, char *const *topics, size_t count)
+{
+    return count ? json_object_set_new(root, key, encode_topics(topics, count)) : 0;
+}
+
 char *znode_encode_change(const struct znode_change *c)
 {
     AUTO_JSON json_t *root = json_pack("{s:i, s:b, s:o, s:o}", "version", 1, "brokers", (int)c->brokers,
-                                       "topics", encode_topics(c), "partitions", encode_states(c));
+                                       "topics", encode_topics(c->topics, c->topics_count), "partitions", encode_states(c));
+    if (!root || add_topics(root, "assigned", c->assigned, c->assigned_count) ||
+        add_topics(root, "ends", c->ends, c->ends_count))
+        return NULL;
     return json_to_text(root);
 }
 
@@ -59,23 +75,28 @@ static int bad_name(struct brook_error *error)
     return brook_error_set(error, BROOK_E_BAD_ZNODE, "an illegal topic name");
 }
 
-static int decode_topics(const json_t *array, struct znode_change *c, struct brook_error *error)
+static int decode_topics(const json_t *root, const char *key, char ***ret, size_t *ret_count,
+                         struct brook_error *error)
 {
-    size_t count = json_array_size(array);
+    json_t *array = NULL;
+    int r = json_get_array(root, key, JSON_OPTIONAL, &array, error);
+    size_t count = array ? json_array_size(array) : 0;
+    if (r < 0)
+        return r;
     if (count == 0)
         return 0;
     if (count > CHANGE_TOPICS_MAX)
         return brook_error_set(error, BROOK_E_BAD_ZNODE, "too many topics");
-    c->topics = calloc(count, sizeof *c->topics);
-    if (!c->topics)
+    *ret = calloc(count, sizeof **ret);
+    if (!*ret)
         return -BROOK_E_NOMEM;
     for (size_t i = 0; i < count; i++) {
         const json_t *name = json_array_get(array, i);
         if (!json_is_string(name) || !name_is_legal_topic(json_string_value(name), json_string_length(name)))
             return bad_name(error);
-        if (!(c->topics[i] = strdup(json_string_value(name))))
+        if (!((*ret)[i] = strdup(json_string_value(name))))
             return -BROOK_E_NOMEM;
-        c->topics_count++;
+        (*ret_count)++;
     }
     return 0;
 }
@@ -111,14 +132,15 @@ static int decode_states(json_t *object, struct znode_change *c, struct brook_er
 int znode_decode_change(const char *data, size_t bytes, struct znode_change *ret, struct brook_error *error)
 {
     AUTO_JSON json_t *root = NULL;
-    json_t *topics = NULL, *partitions = NULL;
+    json_t *partitions = NULL;
     struct znode_change c = {0};
     int r = json_load_object(data, bytes, 1, 1, &root, error);
     if (r < 0 || (r = json_get_bool(root, "brokers", JSON_OPTIONAL, &c.brokers, error)) < 0 ||
-        (r = json_get_array(root, "topics", JSON_OPTIONAL, &topics, error)) < 0 ||
         (r = json_get_object(root, "partitions", JSON_OPTIONAL, &partitions, error)) < 0)
         return r;
-    if ((topics && (r = decode_topics(topics, &c, error)) < 0) ||
+    if ((r = decode_topics(root, "topics", &c.topics, &c.topics_count, error)) < 0 ||
+        (r = decode_topics(root, "assigned", &c.assigned, &c.assigned_count, error)) < 0 ||
+        (r = decode_topics(root, "ends", &c.ends, &c.ends_count, error)) < 0 ||
         (partitions && (r = decode_states(partitions, &c, error)) < 0)) {
         znode_change_done(&c);
         return r;

@@ -287,7 +287,9 @@ static void follow_partition(struct hosting *hosting, const struct image_topic *
         return;
     if (!h->is_configuring && memcmp(&h->log_settings, &topic->config.log, sizeof h->log_settings) != 0)
         hosted_configure(h, &topic->config.log);
-    follow_durability(h, &topic->config.durability);
+    struct durability durability = topic->config.durability;
+    durability.mode = durability_mode_for(durability.mode, topic->node.replicas[number].count);
+    follow_durability(h, &durability);
     follow_role(h, &topic->partitions[number]);
 }
 

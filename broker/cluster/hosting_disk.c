@@ -103,6 +103,16 @@ static void compare_with_before(struct hosted *h)
 
 static void released_by_last(void *arg, struct log *log);
 
+/* On whatever disk thread deletes records; it holds a reference to the partition, so the entry is there. */
+static int persist_start(void *arg, int64_t start_offset)
+{
+    struct hosted *h = arg;
+    pthread_mutex_lock(&h->dir->lock);
+    int err = data_dir_raise_start(h->dir->dir, h->topic, h->number, start_offset);
+    pthread_mutex_unlock(&h->dir->lock);
+    return err;
+}
+
 static void opened(struct hosted *h)
 {
     struct partition *partition;
@@ -113,6 +123,7 @@ static void opened(struct hosted *h)
         return hosted_fail(h);
     }
     partition_on_release(partition, released_by_last, h);
+    partition_on_trim(partition, persist_start, h);
     partition_use_flusher(partition, h->hosting->flusher);
     h->partition = partition;
     h->is_durability_set = false;
@@ -195,6 +206,7 @@ static void leave_run(struct disk_job *job)
     }
     if (h->end == HOSTED_END_REOPEN) {
         h->has_sync_failed = log_sync_failed(h->log);
+        h->hint.start_offset = log_start_offset(h->log); /* readers may have deleted records meanwhile */
         log_close(TAKE(h->log)); /* that it was not a clean end is why it is closed */
         return;
     }

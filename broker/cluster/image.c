@@ -39,6 +39,7 @@ static void topic_free(struct image_topic *t)
     for (int32_t i = 0; t->partitions && i < t->node.partitions_count; i++)
         free(t->partitions[i].isr_epochs);
     free(t->partitions);
+    free(t->ends);
     znode_topic_done(&t->node);
     view_block_unref(t->block);
     free(t->name);
@@ -233,16 +234,33 @@ static int resize(struct image_topic *topic, int32_t count)
     return 0;
 }
 
+static bool same_list(const struct znode_replicas *a, const struct znode_replicas *b)
+{
+    return a->count == b->count &&
+           (!a->count || !memcmp(a->brokers, b->brokers, (size_t)a->count * sizeof(int32_t)));
+}
+
+static bool same_moves(const struct znode_topic *a, const struct znode_topic *b)
+{
+    if (a->moves_count != b->moves_count)
+        return false;
+    for (size_t i = 0; i < a->moves_count; i++)
+        if (a->moves[i].partition != b->moves[i].partition ||
+            !same_list(&a->moves[i].adding, &b->moves[i].adding) ||
+            !same_list(&a->moves[i].removing, &b->moves[i].removing) ||
+            !same_list(&a->moves[i].target, &b->moves[i].target))
+            return false;
+    return true;
+}
+
 static bool same_node(const struct znode_topic *a, const struct znode_topic *b)
 {
     if (a->partitions_count != b->partitions_count || !topic_id_equal(&a->topic_id, &b->topic_id))
         return false;
     for (int32_t i = 0; i < a->partitions_count; i++)
-        if (a->replicas[i].count != b->replicas[i].count ||
-            memcmp(a->replicas[i].brokers, b->replicas[i].brokers,
-                   (size_t)a->replicas[i].count * sizeof(int32_t)) != 0)
+        if (!same_list(&a->replicas[i], &b->replicas[i]))
             return false;
-    return true;
+    return same_moves(a, b);
 }
 
 int image_put_topic(struct image *image, const char *name, struct znode_topic *node, int32_t version,
@@ -298,11 +316,11 @@ int image_set_state(struct image_topic *topic, int32_t partition, const struct z
 {
     assert(partition >= 0 && partition < topic->node.partitions_count);
     struct image_partition *p = &topic->partitions[partition];
-    bool is_busy = p->is_busy;
+    const struct image_partition before = *p;
     if (!state) {
         if (p->version >= 0) {
             free(p->isr_epochs);
-            *p = (struct image_partition){.version = -1, .leader = -1, .is_busy = is_busy};
+            *p = (struct image_partition){.version = -1, .leader = -1, .is_busy = before.is_busy};
             image_mark(topic);
         }
         return 0;
@@ -321,7 +339,8 @@ int image_set_state(struct image_topic *topic, int32_t partition, const struct z
                                   .isr_count = state->isr_count,
                                   .isr_epochs = numbers,
                                   .isr = (int32_t *)(numbers + count),
-                                  .is_busy = is_busy};
+                                  .is_busy = before.is_busy,
+                                  .wish = before.wish};
     memcpy(p->isr_epochs, state->isr_epochs, count * sizeof *p->isr_epochs);
     memcpy(p->isr, state->isr, count * sizeof *p->isr);
     image_mark(topic);
@@ -340,6 +359,40 @@ bool image_partition_state(const struct image_partition *p, struct znode_state *
     memcpy(ret->isr, p->isr, (size_t)p->isr_count * sizeof *p->isr);
     memcpy(ret->isr_epochs, p->isr_epochs, (size_t)p->isr_count * sizeof *p->isr_epochs);
     return true;
+}
+
+/* ---- ends of logs ----------------------------------------------------------------------------------- */
+
+int image_set_ends(struct image_topic *topic, int32_t broker_id, const struct znode_ends *ends)
+{
+    size_t kept = 0, more = ends ? ends->count : 0;
+    for (size_t i = 0; i < topic->ends_count; i++)
+        if (topic->ends[i].end.broker_id != broker_id)
+            topic->ends[kept++] = topic->ends[i];
+    topic->ends_count = kept;
+    struct image_end *list = realloc(topic->ends, (kept + more + 1) * sizeof *list);
+    if (!list)
+        return -BROOK_E_NOMEM;
+    topic->ends = list;
+    for (size_t i = 0; i < more; i++)
+        list[kept + i] = (struct image_end){.partition = ends->list[i].partition,
+                                            .end = {.broker_id = broker_id,
+                                                    .broker_epoch = ends->broker_epoch,
+                                                    .leader_epoch = ends->list[i].leader_epoch,
+                                                    .last_epoch = ends->list[i].last_epoch,
+                                                    .end = ends->list[i].end}};
+    topic->ends_count = kept + more;
+    image_mark(topic);
+    return 0;
+}
+
+size_t image_ends_of(const struct image_topic *topic, int32_t partition, struct controller_end *ret, size_t max)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < topic->ends_count && count < max; i++)
+        if (topic->ends[i].partition == partition)
+            ret[count++] = topic->ends[i].end;
+    return count;
 }
 
 /* ---- deletion intents ------------------------------------------------------------------------------- */

@@ -26,6 +26,14 @@ struct image_partition {
     int32_t *isr; /* behind isr_epochs, in the same memory */
     int64_t *isr_epochs;
     bool is_busy; /* the controller is writing it */
+    /* The controller's note: somebody has asked for an election of this kind. */
+    enum { IMAGE_WISH_NONE, IMAGE_WISH_PREFERRED, IMAGE_WISH_UNCLEAN } wish;
+};
+
+/* What a broker has told about a partition's log, for the controller. */
+struct image_end {
+    int32_t partition;
+    struct controller_end end;
 };
 
 struct image_topic {
@@ -42,6 +50,11 @@ struct image_topic {
     bool has_odd_directories; /* a write found some that it meant to make: they are made singly first */
     bool is_mending;
     bool is_mended;
+    struct image_end *ends;
+    size_t ends_count;
+    uint64_t ends_term;       /* the controller's term in which they were read last */
+    int32_t assigned_version; /* of the node, by the controller's own last write; the image may be behind */
+    bool is_ends_due;         /* this broker may have ends to tell */
     bool is_served_due;       /* what is served of it may have changed */
     uint64_t round;           /* of the full read that saw it last */
     struct view_block *block; /* NULL: to be made anew */
@@ -86,6 +99,12 @@ int image_set_state(struct image_topic *topic, int32_t partition, const struct z
                     int32_t version);
 /* Returns false, and leaves *ret alone, when the partition has no state. */
 bool image_partition_state(const struct image_partition *partition, struct znode_state *ret);
+/* What a broker has told of the topic; NULL: nothing (any more). Replaces what it told before. Returns 0 or
+ * -BROOK_E_NOMEM. */
+int image_set_ends(struct image_topic *topic, int32_t broker_id, const struct znode_ends *ends);
+/* What is known of one partition. Returns how many, at most `max`. */
+size_t image_ends_of(const struct image_topic *topic, int32_t partition, struct controller_end *ret,
+                     size_t max);
 /* Names in /admin/delete_topics; copied. Returns 0 or -BROOK_E_NOMEM. */
 int image_set_deleting(struct image *image, const char *const *names, size_t count);
 /* Whether they were ever read. */

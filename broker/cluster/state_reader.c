@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum step_kind { STEP_ALL, STEP_BROKERS, STEP_TOPIC, STEP_STATES };
+enum step_kind { STEP_ALL, STEP_BROKERS, STEP_TOPIC, STEP_NODE, STEP_STATES, STEP_ENDS };
 
 /* Something to read, in the order asked for. States are read one by one as there is room. */
 struct step {
@@ -227,6 +227,15 @@ static void config_read(void *arg, const struct coordinator_reply *reply)
     step_release(step);
 }
 
+/* The node of a topic that is known: only who is assigned may have changed, and then the states are as they
+ * were. */
+static bool is_reassigned(const struct step *step, const struct znode_topic *node)
+{
+    const struct image_topic *topic = image_find(step->reader->image, step->name);
+    return step->kind == STEP_NODE && topic && topic_id_equal(&topic->node.topic_id, &node->topic_id) &&
+           topic->node.partitions_count == node->partitions_count;
+}
+
 static void topic_read(void *arg, const struct coordinator_reply *reply)
 {
     int32_t unused;
@@ -241,10 +250,45 @@ static void topic_read(void *arg, const struct coordinator_reply *reply)
     } else if (!reply->err && znode_decode_topic(reply->data, reply->data_bytes, &node, &error)) {
         say_odd(r, path_topic(&path, step->name), &error);
     } else if (!reply->err) {
+        bool is_known = is_reassigned(step, &node);
         if (image_put_topic(r->image, step->name, &node, reply->stat.version, &topic))
             fail(r, -BROOK_E_NOMEM);
-        else
+        else if (step->kind == STEP_NODE && !is_known)
+            add(r, STEP_TOPIC, step->name);
+        else if (!is_known)
             add_states(r, topic, NULL, 0);
+    }
+    step_release(step);
+}
+
+/* ---- ends of logs ----------------------------------------------------------------------------------- */
+
+static void end_read(void *arg, const struct coordinator_reply *reply)
+{
+    int32_t id;
+    struct step *step = answered(arg, &id, reply);
+    struct state_reader *r = step->reader;
+    struct image_topic *topic = image_find(r->image, step->name);
+    struct znode_ends ends = {0};
+    struct brook_error error;
+    struct path path;
+    if (topic && !reply->err && znode_decode_ends(reply->data, reply->data_bytes, &ends, &error))
+        say_odd(r, path_topic_end(&path, step->name, id), &error);
+    else if (topic && !reply->err && image_set_ends(topic, id, &ends))
+        fail(r, -BROOK_E_NOMEM);
+    znode_ends_done(&ends);
+    step_release(step);
+}
+
+static void ends_listed(void *arg, const struct coordinator_reply *reply)
+{
+    int32_t unused;
+    struct step *step = answered(arg, &unused, reply);
+    struct path path;
+    for (size_t i = 0; !reply->err && i < reply->children_count; i++) {
+        int32_t id = path_partition_number(reply->children[i]);
+        if (id >= 0)
+            issue(step, id, false, path_topic_end(&path, step->name, id), end_read);
     }
     step_release(step);
 }
@@ -278,6 +322,12 @@ static bool issue_step(struct step *step)
         /* Answers come in this order, so the settings find the topic. */
         issue(step, 0, false, path_topic(&path, step->name), topic_read);
         issue(step, 0, false, path_topic_config(&path, step->name), config_read);
+        return true;
+    case STEP_NODE:
+        issue(step, 0, false, path_topic(&path, step->name), topic_read);
+        return true;
+    case STEP_ENDS:
+        issue(step, 0, true, path_topic_ends(&path, step->name), ends_listed);
         return true;
     case STEP_STATES:
         if (step->at < step->count) {
@@ -379,6 +429,12 @@ void state_reader_read_topic(struct state_reader *r, const char *name)
     pump(r);
 }
 
+void state_reader_read_ends(struct state_reader *r, const char *name)
+{
+    add(r, STEP_ENDS, name);
+    pump(r);
+}
+
 void state_reader_read_change(struct state_reader *r, const struct znode_change *change)
 {
     if (change->brokers)
@@ -386,6 +442,9 @@ void state_reader_read_change(struct state_reader *r, const struct znode_change 
     for (size_t i = 0; i < change->topics_count; i++)
         if (name_is_legal_topic(change->topics[i], strlen(change->topics[i])))
             add(r, STEP_TOPIC, change->topics[i]);
+    for (size_t i = 0; i < change->assigned_count; i++)
+        if (name_is_legal_topic(change->assigned[i], strlen(change->assigned[i])))
+            add(r, STEP_NODE, change->assigned[i]);
     for (size_t i = 0; i < change->states_count; i++) {
         const struct znode_change_partitions *named = &change->states[i];
         const struct image_topic *topic = image_find(r->image, named->topic);

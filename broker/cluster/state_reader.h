@@ -34,7 +34,9 @@ void state_reader_read_all(struct state_reader *reader);
 void state_reader_read_brokers(struct state_reader *reader);
 /* The topic's node, settings and states. */
 void state_reader_read_topic(struct state_reader *reader, const char *name);
-/* What a notification names. */
+/* What brokers have told about the ends of their logs (the controller asks). */
+void state_reader_read_ends(struct state_reader *reader, const char *name);
+/* What a notification names, but for ends of logs. */
 void state_reader_read_change(struct state_reader *reader, const struct znode_change *change);
 
 bool state_reader_is_idle(const struct state_reader *reader);

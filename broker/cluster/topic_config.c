@@ -16,21 +16,25 @@ struct setting {
     int64_t min;
     int64_t max;
     const char *description;
-    const char *const *names; /* of the values from 0 to `max`; NULL: it is a number */
+    const char *const *names; /* of the values from `min` to `max`; NULL: it is a number */
 };
 
 #define FIELD(member) offsetof(struct topic_config, member), sizeof(((struct topic_config *)0)->member)
 
 static const char *const durability_names[] = {
+    [DURABILITY_BY_REPLICAS] = "",
     [DURABILITY_FSYNC] = "fsync",
     [DURABILITY_REPLICATED] = "replicated",
     [DURABILITY_INTERVAL] = "interval",
 };
 
+static const char *const switch_names[] = {"false", "true"};
+
 static const struct setting settings[] = {
-    {"durability", FIELD(durability.mode), 0, DURABILITY_INTERVAL,
-     "What an acknowledgement of acks=all means. fsync: on stable storage; replicated: in the page cache of "
-     "all replicas in sync; interval: likewise, and consumers see a record once it is flushed.",
+    {"durability", FIELD(durability.mode), DURABILITY_REPLICATED, DURABILITY_INTERVAL,
+     "What an acknowledgement of acks=all means. fsync (the default for one replica): on stable storage; "
+     "replicated (for more): in the page cache of all replicas in sync; interval: likewise, and consumers "
+     "see a record once it is flushed.",
      durability_names},
     {"file.delete.delay.ms", FIELD(log.file_delete_delay_ms), 0, INT64_MAX,
      "How long removed segment files stay on disk under their .deleted name.", NULL},
@@ -54,6 +58,10 @@ static const struct setting settings[] = {
      "Largest size of a segment's index file, in bytes.", NULL},
     {"segment.ms", FIELD(log.segment_ms), 1, INT64_MAX,
      "Age in milliseconds at which a new segment is begun even if the old one is not full.", NULL},
+    {"unclean.leader.election.enable", FIELD(unclean_election), 0, 1,
+     "Whether a replica that is not in sync may lead when no other is left: records that were acknowledged may "
+     "be lost.",
+     switch_names},
 };
 #define SETTINGS_COUNT (sizeof settings / sizeof settings[0])
 
@@ -103,7 +111,7 @@ static bool parse(const char *text, int64_t *ret)
 
 static bool find_name(const struct setting *s, const char *text, int64_t *ret)
 {
-    for (int64_t i = 0; i <= s->max; i++)
+    for (int64_t i = s->min; i <= s->max; i++)
         if (!strcmp(s->names[i], text)) {
             *ret = i;
             return true;
@@ -163,6 +171,11 @@ size_t topic_config_apply_usable(const struct topic_config *defaults, const stru
         if (apply_entry(ret, &entries->entries[i], refused ? NULL : error))
             refused++;
     return refused;
+}
+
+void topic_config_resolve(struct topic_config *config, int32_t replicas)
+{
+    config->durability.mode = durability_mode_for(config->durability.mode, replicas);
 }
 
 void topic_config_visit(const struct topic_config *config, topic_config_visitor *visitor, void *arg)

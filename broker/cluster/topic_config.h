@@ -16,6 +16,7 @@ struct topic_config {
     struct durability durability; /* durability, flush.messages, flush.ms */
     int32_t message_bytes_max;    /* max.message.bytes */
     int32_t min_insync_replicas;  /* min.insync.replicas */
+    int32_t unclean_election;     /* unclean.leader.election.enable: 0 or 1 */
 };
 
 /* Apply `entries` over `defaults`. Unknown keys and bad values are refused with -BROOK_E_INVALID_CONFIG and a
@@ -28,6 +29,8 @@ size_t topic_config_apply_usable(const struct topic_config *defaults, const stru
                                  struct topic_config *ret, struct brook_error *error);
 /* A mode of durability by its name. Returns false when there is none of that name. */
 bool topic_config_parse_durability(const char *name, int32_t *ret_mode);
+/* What was left to depend on the number of replicas (the least that a partition has) is decided. */
+void topic_config_resolve(struct topic_config *config, int32_t replicas);
 /* Each setting's key, effective value as text, and sentence. */
 typedef void topic_config_visitor(void *arg, const char *key, const char *value, const char *description);
 void topic_config_visit(const struct topic_config *config, topic_config_visitor *visitor, void *arg);

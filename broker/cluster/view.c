@@ -91,6 +91,15 @@ static void fill_partitions(struct view_block *block, const struct view_block_so
     }
 }
 
+int32_t view_topic_replicas(const struct view_topic *topic)
+{
+    int32_t least = INT32_MAX;
+    for (int32_t i = 0; i < topic->partitions_count; i++)
+        if (topic->partitions[i].replicas_count < least)
+            least = topic->partitions[i].replicas_count;
+    return topic->partitions_count && least > 1 ? least : 1;
+}
+
 struct view_block *view_block_new(const struct view_block_source *source)
 {
     struct view_block *block = calloc(1, sizeof *block);
@@ -110,6 +119,7 @@ struct view_block *view_block_new(const struct view_block_source *source)
     }
     block->topic.partitions_count = source->partitions_count;
     fill_partitions(block, source);
+    topic_config_resolve(&block->topic.config, view_topic_replicas(&block->topic));
     block->name_hash = hash_bytes(source->name, strlen(source->name));
     block->id_hash = hash_bytes(source->topic_id.bytes, sizeof source->topic_id.bytes);
     return block;

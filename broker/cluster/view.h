@@ -37,7 +37,7 @@ struct view_partition {
 struct view_topic {
     char *name;
     struct topic_id topic_id;
-    struct topic_config config; /* effective: the topic's own settings over the broker's defaults */
+    struct topic_config config; /* effective: the topic's own settings over the broker's defaults, resolved */
     bool being_deleted;
     int32_t partitions_count;
     struct view_partition *partitions;
@@ -59,5 +59,7 @@ size_t view_topics_count(const struct view *view);
 const struct view_topic *view_topic_at(const struct view *view, size_t index);
 /* NULL: unknown. Names need not end in NUL. Hash lookups without allocation. */
 const struct view_topic *view_topic(const struct view *view, const void *name, size_t name_bytes);
+/* The least number of replicas that a partition of the topic has; at least 1. */
+int32_t view_topic_replicas(const struct view_topic *topic);
 const struct view_topic *view_topic_by_id(const struct view *view, const void *topic_id /* 16 bytes */);
 #endif

@@ -82,7 +82,9 @@ static int describe_topic(struct request *r, const ProtobufCBinaryData *name, Br
     struct compared c = {.defaults = request_reply_alloc(r, count * sizeof c.defaults[0])};
     if (!c.defaults || !listing_begin(&c.listing, r, count))
         return -BROOK_E_NOMEM;
-    topic_config_visit(cluster_topic_defaults(r->loop->cluster), note_default, &c);
+    struct topic_config defaults = *cluster_topic_defaults(r->loop->cluster);
+    topic_config_resolve(&defaults, view_topic_replicas(topic));
+    topic_config_visit(&defaults, note_default, &c);
     topic_config_visit(&topic->config, add_compared, &c);
     out->n_entries = c.listing.count;
     out->entries = c.listing.entries;

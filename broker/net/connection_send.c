@@ -1,6 +1,7 @@
 #include "broker/net/connection_internal.h"
 
 #include "broker/net/disk_threads.h"
+#include "broker/storage/file_io.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -57,7 +58,7 @@ static void read_cold(struct disk_work *work)
     size_t done = 0;
     posix_fadvise(c->cold.fd, c->cold.position, (off_t)c->cold.bytes, POSIX_FADV_WILLNEED);
     while (done < c->cold.bytes) {
-        ssize_t n = pread(c->cold.fd, waste, sizeof waste, c->cold.position + (off_t)done);
+        ssize_t n = io_pread(c->cold.fd, waste, sizeof waste, c->cold.position + (off_t)done);
         if (n == 0 || (n < 0 && errno != EINTR))
             break;
         done += n > 0 ? (size_t)n : 0;

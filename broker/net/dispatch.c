@@ -24,6 +24,7 @@ static const struct route routes[] = {
     [BROOK__REQUEST__BODY_LIST_GROUPS] = {"list_groups", handle_list_groups, false},
     [BROOK__REQUEST__BODY_DESCRIBE_GROUPS] = {"describe_groups", handle_describe_groups, false},
     [BROOK__REQUEST__BODY_EPOCH_END] = {"epoch_end", handle_epoch_end, false},
+    [BROOK__REQUEST__BODY_DELETE_RECORDS] = {"delete_records", handle_delete_records, false},
 };
 
 static const struct route *find_route(const Brook__Request *message)

@@ -1,5 +1,6 @@
 #include "broker/net/output.h"
 
+#include "broker/storage/file_io.h"
 #include "proto/base/err.h"
 
 #include <assert.h>
@@ -148,6 +149,7 @@ int output_add_range(struct output *out, struct log_range *range)
     }
     piece->range = *range;
     piece->bytes = range->bytes;
+    piece->warm_until = range->is_fresh ? range->position + (off_t)range->bytes : 0;
     enqueue(out, piece);
     return 0;
 }
@@ -186,8 +188,7 @@ static ssize_t send_memory(struct output *out, int fd)
 static bool is_cached(int fd, off_t position)
 {
     char byte;
-    struct iovec iov = {.iov_base = &byte, .iov_len = 1};
-    return preadv2(fd, &iov, 1, position, RWF_NOWAIT) >= 0 || errno != EAGAIN;
+    return io_pread_cached(fd, &byte, 1, position) >= 0 || errno != EAGAIN;
 }
 
 /* First and last byte speak for what lies between: the kernel reads ahead, and drops, in runs. */

@@ -12,8 +12,21 @@
 
 #include <stdint.h>
 
-/* Nothing said (0) is the default. */
-enum durability_mode { DURABILITY_REPLICATED, DURABILITY_FSYNC, DURABILITY_INTERVAL };
+/* Nothing said (0): by the number of replicas; only settings have it, a partition is given one of the others. */
+enum durability_mode {
+    DURABILITY_BY_REPLICAS,
+    DURABILITY_REPLICATED,
+    DURABILITY_FSYNC,
+    DURABILITY_INTERVAL
+};
+
+/* What `mode` is for a partition of so many replicas: a single one has nobody else to have its records from. */
+static inline int32_t durability_mode_for(int32_t mode, int32_t replicas)
+{
+    if (mode != DURABILITY_BY_REPLICAS)
+        return mode;
+    return replicas > 1 ? DURABILITY_REPLICATED : DURABILITY_FSYNC;
+}
 
 struct durability {
     int64_t flush_messages; /* interval: records that may lie unflushed; at least 1 */

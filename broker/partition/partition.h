@@ -155,6 +155,19 @@ bool partition_cancel(struct partition *p, struct partition_append *a);
  * log's end again and write what was queued meanwhile. Never on an I/O loop. */
 void partition_with_append_lock(struct partition *p, void (*work)(struct partition *p, void *arg), void *arg);
 
+/* ---- deleting records ------------------------------------------------------------------------------- */
+
+/* Who puts a new start offset on stable storage before it counts: on a disk thread, without the partition's locks.
+ * Returns 0 or a negative error. To be set before the partition is shared; without it the start is kept in memory
+ * only. */
+void partition_on_trim(struct partition *p, int (*persist)(void *arg, int64_t start_offset), void *arg);
+/* Delete the records below `before`; -1: all below the high watermark. With `validate_only` say only what would be
+ * the start. Blocks on the disk and on the append lock: never on an I/O loop. Returns 0 and the start offset, which
+ * does not go back any more, whatever happens; -BROOK_E_NOT_LEADER; -BROOK_E_OFFSET_OUT_OF_RANGE (beyond the high
+ * watermark, or below -1); -BROOK_E_LOG_OFFLINE; a storage error (the start may have risen); with a sentence. */
+int partition_delete_records(struct partition *p, int64_t before, bool validate_only, int64_t *ret_start,
+                             struct brook_error *error);
+
 /* ---- waiting for data ------------------------------------------------------------------------------- */
 
 /* Consumers wait for the visible end, followers (at their leader) for the log's, and a follower's own fetcher

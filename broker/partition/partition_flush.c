@@ -2,6 +2,8 @@
 #include "broker/partition/partition_state.h"
 #include "proto/base/clock.h"
 
+#include <assert.h>
+
 #define MS ((int64_t)1000000)
 
 /* When the log must be flushed: 0, now; a time; or FLUSHER_NEVER. Under `state`. */
@@ -93,6 +95,7 @@ void partition_use_flusher(struct partition *p, struct flusher *flusher)
 void partition_set_durability(struct partition *p, const struct durability *durability)
 {
     struct outbox o;
+    assert(durability->mode != DURABILITY_BY_REPLICAS);
     outbox_init(&o);
     pthread_mutex_lock(&p->state);
     p->durability = *durability;

@@ -25,6 +25,8 @@ struct partition {
     struct log *log;
     void (*released)(void *arg, struct log *log); /* NULL: the last reference closes the log */
     void *released_arg;
+    int (*persist_start)(void *arg, int64_t start_offset); /* NULL: nobody */
+    void *persist_start_arg;
 
     pthread_mutex_t append;
     _Atomic unsigned append_wanted; /* threads waiting for `append`: loops leave it to them */

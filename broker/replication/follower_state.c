@@ -110,7 +110,6 @@ void follower_state_refused(struct follower_state *f, const struct epoch_history
             f->start = leader_log_start;
         break;
     case BROOK_E_FENCED_EPOCH:
-    case BROOK_E_NOT_LEADER:
         f->phase = FOLLOWER_IDLE;
         break;
     default:

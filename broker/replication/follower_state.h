@@ -54,8 +54,8 @@ void follower_state_pull(const struct follower_state *f, const struct epoch_hist
 bool follower_state_may_append(const struct follower_state *f, const struct epoch_history *history,
                                int32_t current_epoch, int64_t offset);
 /* The leader answered an error to the pull or question of `current_epoch`: ask anew (diverged), go on where its log
- * begins (out of range: `leader_log_start`), wait for a newer state (fenced, not leader), or try again later (all
- * else: nothing changes). */
+ * begins (out of range: `leader_log_start`), wait for the newer state that there is (fenced), or try again later (all
+ * else, also "not leader": the leader may not have read the state yet. Nothing changes). */
 void follower_state_refused(struct follower_state *f, const struct epoch_history *history, int32_t current_epoch,
                             int error, int64_t leader_log_start);
 /* The high watermark after `high_watermark`, when the leader says `leader_high_watermark` and the log ends at

@@ -285,7 +285,8 @@ static int save_checkpoint(struct data_dir *dir, enum which_checkpoint which, co
     return checkpoint_writer_save(&w, path, true, error);
 }
 
-static int save_checkpoints(struct data_dir *dir, struct brook_error *error)
+/* CHECKPOINTS_COUNT: all of them. */
+static int save_some(struct data_dir *dir, enum which_checkpoint only, struct brook_error *error)
 {
     AUTO_FREE const struct known **list = calloc(dir->known_count + 1, sizeof *list);
     size_t count = 0;
@@ -296,9 +297,15 @@ static int save_checkpoints(struct data_dir *dir, struct brook_error *error)
         if (is_directory(path))
             list[count++] = &dir->known[i];
     }
-    for (int which = 0; r == 0 && which < CHECKPOINTS_COUNT; which++)
-        r = save_checkpoint(dir, which, list, count, error);
+    for (enum which_checkpoint which = 0; r == 0 && which < CHECKPOINTS_COUNT; which++)
+        if (which == only || only == CHECKPOINTS_COUNT)
+            r = save_checkpoint(dir, which, list, count, error);
     return r == -BROOK_E_NOMEM ? brook_error_set(error, BROOK_E_NOMEM, "out of memory") : r;
+}
+
+static int save_checkpoints(struct data_dir *dir, struct brook_error *error)
+{
+    return save_some(dir, CHECKPOINTS_COUNT, error);
 }
 
 int data_dir_checkpoint(struct data_dir *dir, const struct data_dir_checkpoint *entries, size_t count,
@@ -311,11 +318,27 @@ int data_dir_checkpoint(struct data_dir *dir, const struct data_dir_checkpoint *
         if (!k && !(k = add_known(dir, e->topic, e->partition)))
             return brook_error_set(error, BROOK_E_NOMEM, "out of memory");
         k->offsets[RECOVERY_POINTS] = e->recovery_point;
-        k->offsets[START_OFFSETS] = e->start_offset;
+        if (e->start_offset > k->offsets[START_OFFSETS])
+            k->offsets[START_OFFSETS] = e->start_offset;
         k->offsets[HIGH_WATERMARKS] = e->high_watermark;
     }
     sort_known(dir);
     return save_checkpoints(dir, error);
+}
+
+int data_dir_raise_start(struct data_dir *dir, const char *topic, int32_t partition, int64_t offset)
+{
+    struct known *k = find_known(dir, dir->known_count, topic, partition);
+    if (!k) {
+        if (!add_known(dir, topic, partition))
+            return -BROOK_E_NOMEM;
+        sort_known(dir);
+        k = find_known(dir, dir->known_count, topic, partition);
+    }
+    if (offset > k->offsets[START_OFFSETS])
+        k->offsets[START_OFFSETS] = offset;
+    /* Written even if it is not news: an attempt before this one may have failed. */
+    return save_some(dir, START_OFFSETS, NULL);
 }
 
 int data_dir_forget(struct data_dir *dir, const char *topic, int32_t partition)
@@ -348,8 +371,13 @@ static void free_data_dir(struct data_dir *dir)
 static int take_lock(struct data_dir *dir, struct brook_error *error)
 {
     char path[PATH_MAX];
-    if (io_mkdir(dir->path) != 0 && errno != EEXIST)
+    bool is_made = io_mkdir(dir->path) == 0;
+    if (!is_made && errno != EEXIST)
         return storage_error(error, "creating %s", dir->path);
+    /* All that is synced in it hangs on its own name. One that was there may be of a process that was killed in
+     * between; above it there may be nothing for us to read. */
+    if (file_sync_parent(dir->path) != 0 && is_made)
+        return storage_error(error, "syncing the parent of %s", dir->path);
     file_path(dir, LOCK_FILE, path);
     return lock_file_take(path, &dir->lock_fd, error);
 }

@@ -69,7 +69,8 @@ int data_dir_set_aside(struct data_dir *dir, const char *topic, int32_t partitio
 
 /* Checkpoints: replace recovery-point-offset-checkpoint, log-start-offset-checkpoint and
  * replication-offset-checkpoint. Partitions found at opening that are not among `entries` keep what they had,
- * as long as their directory is there. A negative offset is left out. */
+ * as long as their directory is there. A negative offset is left out. A start offset that is lower than the one
+ * known does not count: it was read before data_dir_raise_start(). */
 struct data_dir_checkpoint {
     const char *topic;
     int32_t partition;
@@ -81,6 +82,10 @@ struct data_dir_checkpoint {
  * could not be replaced are as they were. */
 int data_dir_checkpoint(struct data_dir *dir, const struct data_dir_checkpoint *entries, size_t count,
                         struct brook_error *error);
+/* Records below `offset` are deleted: put it into log-start-offset-checkpoint, on stable storage when this returns
+ * 0. A lower one than known changes nothing. Returns as data_dir_checkpoint(); after a failure it may or may not be
+ * there. */
+int data_dir_raise_start(struct data_dir *dir, const char *topic, int32_t partition, int64_t offset);
 /* Forget what the checkpoints say about a partition: before a new one of the same name is made, since offsets
  * of the old would be taken for its own after a crash. Writes only if there is something to forget. */
 /* Returns as data_dir_checkpoint(). */

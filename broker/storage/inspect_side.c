@@ -11,6 +11,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define FILE_BYTES_MAX ((size_t)1 << 30)
 
@@ -33,9 +34,20 @@ static int check_metadata(struct inspect *in, const char *path)
     return r == -BROOK_E_INVALID ? 0 : r;
 }
 
+/* Kafka makes the files empty and means by it that they have no entries. */
+static bool is_empty(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && st.st_size == 0;
+}
+
 static int check_offsets(struct inspect *in, const char *path)
 {
     struct offset_checkpoint table;
+    if (is_empty(path)) {
+        inspect_say(in, INSPECT_NOTE, path, -1, "is empty: it counts as not there");
+        return 0;
+    }
     int r = offset_checkpoint_load(path, &table);
     if (r == 0)
         offset_checkpoint_done(&table);

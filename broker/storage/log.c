@@ -19,6 +19,9 @@ void log_settings_default(struct log_settings *settings)
         .retention_ms = (int64_t)7 * 24 * 3600 * 1000,
         .retention_bytes = -1,
         .file_delete_delay_ms = 60000,
+        .delete_retention_ms = (int64_t)24 * 3600 * 1000,
+        .max_compaction_lag_ms = INT64_MAX,
+        .min_dirty_ppm = 500000,
     };
 }
 
@@ -78,6 +81,14 @@ int64_t log_durable_end(struct log *log)
     return offset;
 }
 
+int64_t log_cleaned_offset(struct log *log)
+{
+    pthread_mutex_lock(&log->lock);
+    int64_t offset = log->cleaned_offset;
+    pthread_mutex_unlock(&log->lock);
+    return offset;
+}
+
 int64_t log_bytes(struct log *log)
 {
     int64_t bytes = 0;
@@ -102,6 +113,13 @@ void log_configure(struct log *log, const struct log_settings *settings)
     log->settings = *settings;
     if (log->settings.segment_bytes > SEGMENT_RELATIVE_MAX) /* positions are 31 bits */
         log->settings.segment_bytes = SEGMENT_RELATIVE_MAX;
+    if (!log_settings_delete(settings)) {
+        log->settings.retention_ms = -1;
+        log->settings.retention_bytes = -1;
+    }
+    /* The active segment is not compacted: it must not grow older than its records may wait. */
+    if (log_settings_compact(settings) && settings->max_compaction_lag_ms < settings->segment_ms)
+        log->settings.segment_ms = settings->max_compaction_lag_ms;
     pthread_mutex_unlock(&log->lock);
 }
 

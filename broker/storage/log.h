@@ -21,6 +21,14 @@ struct diag;
 struct log;
 struct segment;
 
+/* What happens to records that are not wanted any more; values are those of the topic setting's table. */
+enum cleanup_policy {
+    CLEANUP_DELETE,         /* gone by age and size */
+    CLEANUP_COMPACT,        /* gone when a later one has the same key (compaction.h) */
+    CLEANUP_COMPACT_DELETE, /* both */
+    CLEANUP_DELETE_COMPACT  /* the same, said the other way round */
+};
+
 struct log_settings {
     int64_t segment_bytes;       /* roll beyond; at most 2^31 - 1 */
     int64_t segment_ms;          /* roll when the first batch is older */
@@ -29,15 +37,32 @@ struct log_settings {
     int64_t retention_ms;    /* -1: for ever */
     int64_t retention_bytes; /* -1: without limit */
     int64_t file_delete_delay_ms;
+    /* compaction */
+    int64_t delete_retention_ms;   /* how long tombstones stay after they were first compacted */
+    int64_t min_compaction_lag_ms; /* younger records stay */
+    int64_t max_compaction_lag_ms; /* records that have waited longer are not waited for any more */
+    int32_t cleanup_policy;        /* enum cleanup_policy */
+    int32_t min_dirty_ppm;         /* compacted when more of it, in millionths, is dirty */
 };
 /* The defaults of FORMAT.md. */
 void log_settings_default(struct log_settings *settings);
+
+static inline bool log_settings_compact(const struct log_settings *s)
+{
+    return s->cleanup_policy != CLEANUP_DELETE;
+}
+
+static inline bool log_settings_delete(const struct log_settings *s)
+{
+    return s->cleanup_policy != CLEANUP_COMPACT;
+}
 
 /* What is known about the last stop. */
 struct log_hint {
     bool clean;             /* the clean-stop marker was there */
     int64_t recovery_point; /* everything below is on stable storage; -1: not known */
-    int64_t start_offset;   /* from the checkpoint; -1: not known */
+    int64_t cleaned_offset; /* compacted below; 0 or -1: not known, all of it is compacted again */
+    int64_t start_offset;   /* from the checkpoint; -1: not known. After a crash: at least the end */
 };
 
 /* What opening found, for the one line in the log of whoever opened it. */
@@ -62,6 +87,8 @@ int log_close(struct log *log);
 int64_t log_start_offset(struct log *log);
 int64_t log_end_offset(struct log *log);
 int64_t log_durable_end(struct log *log);
+/* What is below has been compacted; 0: nothing, as far as is known. */
+int64_t log_cleaned_offset(struct log *log);
 int64_t log_bytes(struct log *log);
 size_t log_segments_count(struct log *log);
 /* NULL while all is well, else why the log takes no appends any more. */
@@ -95,7 +122,10 @@ struct log_range {
     int fd;                  /* the segment's, for reading at explicit positions only */
     off_t position;
     size_t bytes;
+    bool is_fresh; /* written within LOG_FRESH_MS: nobody needs to ask whether it is in the page cache */
 };
+/* Far below the age at which the kernel may drop what was written: it has to be on the disk before. */
+#define LOG_FRESH_MS 5000
 void log_range_done(struct log_range *range);
 
 /* The batches from the one that contains `offset` on, below `end_offset` (a batch that holds it or higher is
@@ -123,8 +153,14 @@ int log_find_time(struct log *log, int64_t timestamp, int64_t end_offset, size_t
 /* [writer] Remove whole segments that are past retention at `now_ms`; the active one is rolled first when all
  * its records are. Returns the number removed, or a negative error. */
 int log_retain(struct log *log, int64_t now_ms);
+/* [writer] Nothing below `offset` is kept any more (at most up to the end; a lower one than the start changes
+ * nothing): the start offset rises at once, inside a segment too, and whole segments below it are removed, the
+ * active one as well when nothing of it is left. The caller has put the new start on stable storage before
+ * (data_dir_raise_start()), since log_open() knows it from there only. Returns the number of segments removed,
+ * or a negative error; the start has risen all the same, unless the log is offline. */
+int log_trim(struct log *log, int64_t offset, int64_t now_ms);
 /* [writer] Cut so that the next offset is max(offset, start); an offset inside a batch takes the whole batch
- * with it, and the next offset is the batch's base. Above the end: nothing. Whoever keeps a recovery point
+ * with it, and the next offset is the batch's base, or the start if that is higher. Above the end: nothing. Whoever keeps a recovery point
  * lowers it, synced, before this. */
 int log_truncate(struct log *log, int64_t offset, struct brook_error *error);
 /* [writer] Give up all there is and begin at `offset`, empty: for a follower whose leader has nothing below `offset` any

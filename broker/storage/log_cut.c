@@ -260,6 +260,8 @@ static void show_cut(struct log *log, struct segment *s, int64_t bytes, int64_t 
     log->next_offset = end_offset;
     if (log->durable_end > end_offset)
         log->durable_end = end_offset;
+    if (log->cleaned_offset > end_offset)
+        log->cleaned_offset = end_offset;
     if (log->tail)
         tail_reset(log->tail);
     pthread_mutex_unlock(&log->lock);
@@ -325,6 +327,19 @@ static int find_cut(struct log *log, int64_t offset, size_t *ret_place, int64_t 
     return 0;
 }
 
+/* A batch that was deleted in part has been cut: its offsets are not given again, and a segment's name says so. */
+static int go_on_at_start(struct log *log, struct brook_error *error)
+{
+    int r = log_roll(log, log->start_offset, error);
+    if (r != 0) {
+        log_go_offline(log, "a truncation to its start could not be finished");
+        return r;
+    }
+    log->next_offset = log->start_offset;
+    log_publish(log);
+    return 0;
+}
+
 int log_truncate(struct log *log, int64_t offset, struct brook_error *error)
 {
     int r = log_check_online(log, error);
@@ -346,9 +361,7 @@ int log_truncate(struct log *log, int64_t offset, struct brook_error *error)
         return r;
     }
     log_epochs_cut_end(log, end);
-    if (end < log->start_offset)
-        log->start_offset = end;
-    return 0;
+    return end < log->start_offset ? go_on_at_start(log, error) : 0;
 }
 
 /* ---- dropping the beginning ------------------------------------------------------------------------- */

@@ -97,7 +97,7 @@ static int find_segments(struct opening *o)
     size_t count;
     int r = log_files_find(o->log->directory, &bases, &count, o->error);
     if (r != 0)
-        return r == -BROOK_E_STORAGE_FULL ? r : -BROOK_E_STORAGE_ERROR;
+        return r == -BROOK_E_STORAGE_FULL || r == -BROOK_E_CORRUPT_BATCH ? r : -BROOK_E_STORAGE_ERROR;
     for (size_t i = 0; i < count && r == 0; i++)
         r = add_found(o, bases[i], i + 1 == count);
     return r == 0 && count == 0 ? add_first(o) : r;
@@ -390,6 +390,22 @@ static void date_active(struct segment *s)
         s->first_ms = stamp;
 }
 
+/* What was deleted was there once: after a crash the log goes on behind it, even if its last records, which were
+ * not on stable storage, are lost. Segments below are retention's to remove. After a clean stop nothing can be
+ * lost, and a start beyond the end is another log's. */
+static int go_on_at_start(struct opening *o)
+{
+    struct log *log = o->log;
+    if (o->hint.clean || o->hint.start_offset <= log->next_offset)
+        return 0;
+    int r = log_roll(log, o->hint.start_offset, o->error);
+    if (r == 0 && io_sync_directory(directory_path(log->directory)) != 0)
+        r = fail(o, "syncing");
+    if (r == 0)
+        log->next_offset = o->hint.start_offset;
+    return r;
+}
+
 static int open_log(struct opening *o)
 {
     struct log *log = o->log;
@@ -400,9 +416,12 @@ static int open_log(struct opening *o)
         return r;
     load_epochs(o);
     r = o->hint.clean ? open_clean(o) : recover(o);
+    if (r == 0)
+        r = go_on_at_start(o);
     if (r != 0)
         return r;
     log->start_offset = clamp(o->hint.start_offset, log->segments[0]->base_offset, log->next_offset);
+    log->cleaned_offset = clamp(o->hint.cleaned_offset, 0, log->next_offset);
     r = settle_epochs(o);
     if (r != 0)
         return r;

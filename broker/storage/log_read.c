@@ -1,6 +1,7 @@
 #include "broker/storage/file.h"
 #include "broker/storage/header_cursor.h"
 #include "broker/storage/log_state.h"
+#include "proto/base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -171,9 +172,12 @@ static int read_tail(struct log *log, const struct request *q, struct log_range 
     int r = budget(q, start->bytes, available, &bytes);
     if (r != 0 || bytes == 0)
         return r;
-    range->segment = segment_ref(log_active(log));
+    struct segment *active = log_active(log);
+    int64_t age_ms = clock_wall_ms() - active->last_ms;
+    range->segment = segment_ref(active);
     range->position = start->position;
     range->bytes = bytes;
+    range->is_fresh = age_ms >= 0 && age_ms < LOG_FRESH_MS;
     return 0;
 }
 

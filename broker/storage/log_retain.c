@@ -34,20 +34,26 @@ static int describe(struct log *log, int64_t now_ms, struct retention_segment **
     return 0;
 }
 
-/* The active segment goes too when all before it do and it has expired: an empty one, named by the next
- * offset, takes its place, so that the next offset stays known. */
+/* The active segment is to go too: an empty one, named by the next offset, takes its place, so that the next
+ * offset stays known. */
+static int replace_active(struct log *log)
+{
+    int r = log_roll(log, log->end_offset, NULL);
+    if (r == 0)
+        log_publish(log); /* readers go on in the new one: the old one leaves the list */
+    return r;
+}
+
+/* When all before it go and it has expired. */
 static int seal_expired_active(struct log *log, const struct retention_segment *list, size_t *gone,
                                int64_t now_ms)
 {
     size_t last = log->segments_count - 1;
     if (*gone < last || !retention_is_expired(&list[last], log->settings.retention_ms, now_ms))
         return 0;
-    int r = log_roll(log, log->end_offset, NULL);
-    if (r != 0)
-        return r;
-    log_publish(log);
-    ++*gone;
-    return 0;
+    int r = replace_active(log);
+    *gone += r == 0;
+    return r;
 }
 
 /* Make indexes that a reader found wanting anew, on a handle of their own; readers do without meanwhile. */
@@ -77,6 +83,24 @@ static void repair_indexes(struct log *log)
             repair_index(log, log->segments[i]);
 }
 
+/* Remove the oldest `count` segments. The names of those that stay are synced first: a power cut that takes the
+ * new names and not the old ones would take the next offset back. */
+static int drop(struct log *log, size_t count, int64_t now_ms)
+{
+    size_t before = log->segments_count;
+    if (count == 0)
+        return 0;
+    if (io_sync_directory(directory_path(log->directory)) != 0)
+        return -BROOK_E_STORAGE_ERROR;
+    int r = log_drop_oldest(log, count, now_ms, NULL);
+    int removed = (int)(before - log->segments_count);
+    log_epochs_cut_start(log, log->start_offset);
+    log_epochs_save(log);
+    if (removed > 0 && io_sync_directory(directory_path(log->directory)) != 0 && r == 0)
+        r = -BROOK_E_STORAGE_ERROR;
+    return r != 0 ? r : removed;
+}
+
 int log_retain(struct log *log, int64_t now_ms)
 {
     log_bury(log, now_ms, false);
@@ -90,14 +114,33 @@ int log_retain(struct log *log, int64_t now_ms)
     size_t gone = retention_count(list, log->segments_count, log->settings.retention_ms,
                                   log->settings.retention_bytes, log->start_offset, now_ms);
     r = seal_expired_active(log, list, &gone, now_ms);
-    if (r != 0 || gone == 0)
-        return r;
-    size_t before = log->segments_count;
-    r = log_drop_oldest(log, gone, now_ms, NULL);
-    int removed = (int)(before - log->segments_count);
-    log_epochs_cut_start(log, log->start_offset);
-    log_epochs_save(log);
-    if (removed > 0 && io_sync_directory(directory_path(log->directory)) != 0 && r == 0)
-        r = -BROOK_E_STORAGE_ERROR;
-    return r != 0 ? r : removed;
+    return r != 0 ? r : drop(log, gone, now_ms);
+}
+
+/* ---- deleting records ------------------------------------------------------------------------------- */
+
+static void raise_start(struct log *log, int64_t offset)
+{
+    pthread_mutex_lock(&log->lock);
+    if (offset > log->end_offset)
+        offset = log->end_offset;
+    if (offset > log->start_offset)
+        log->start_offset = offset;
+    pthread_mutex_unlock(&log->lock);
+}
+
+int log_trim(struct log *log, int64_t offset, int64_t now_ms)
+{
+    if (log_check_online(log, NULL) != 0)
+        return -BROOK_E_LOG_OFFLINE;
+    raise_start(log, offset);
+    if (log->start_offset == log->end_offset && log_active(log)->bytes > 0) {
+        int r = replace_active(log);
+        if (r != 0)
+            return r;
+    }
+    size_t gone = 0;
+    while (gone + 1 < log->segments_count && log->segments[gone + 1]->base_offset <= log->start_offset)
+        gone++;
+    return drop(log, gone, now_ms);
 }

@@ -36,6 +36,7 @@ struct log {
     int64_t start_offset;
     int64_t end_offset;
     int64_t durable_end;
+    int64_t cleaned_offset; /* compacted below */
     struct segment *visible_segment; /* borrowed from `segments` */
     int64_t visible_bytes;
     uint64_t generation;  /* counts truncations: a reader that saw another one looks again */
@@ -93,6 +94,14 @@ void log_epochs_save(struct log *log);
 
 /* [writer] Remove the oldest `count` segments (never the last). */
 int log_drop_oldest(struct log *log, size_t count, int64_t now_ms, struct brook_error *error);
+/* [writer] Put `made`, whose files are complete and synced under their `.cleaned` names, in the place of the
+ * `count` segments of `old`, whose range of offsets it covers to the last one. Readers go on in either. On
+ * success a reference to `made` is taken. Returns 0; -BROOK_E_AGAIN when those segments are not all there any
+ * more, or the log was cut since it had that `generation`; -BROOK_E_LOG_OFFLINE; a storage error: nothing has
+ * changed then, or the log is offline and will be whole when it is opened again. */
+int log_replace(struct log *log, struct segment *const *old, size_t count, uint64_t generation,
+                struct segment *made, struct brook_error *error);
+
 /* [writer] Unlink what was removed `file_delete_delay_ms` ago; all of it with `all`. */
 void log_bury(struct log *log, int64_t now_ms, bool all);
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ int segment_new(struct directory *directory, int64_t base_offset, struct segment
     atomic_init(&s->refs, 1);
     atomic_init(&s->fd, -1);
     atomic_init(&s->removed, false);
+    atomic_init(&s->unlinked, false);
     s->directory = directory_ref(directory);
     s->base_offset = base_offset;
     s->max_timestamp = TIMESTAMP_NONE;
@@ -105,8 +107,16 @@ int segment_fd(struct segment *s)
     return expected;
 }
 
+int segment_unlink_soon(struct segment *s)
+{
+    atomic_store(&s->unlinked, true); /* first: from here on nobody closes it */
+    return segment_fd(s) < 0 ? -1 : 0;
+}
+
 void segment_rest(struct segment *s)
 {
+    if (atomic_load(&s->unlinked))
+        return;
     int fd = atomic_exchange(&s->fd, -1);
     if (fd >= 0)
         io_close(fd);
@@ -114,8 +124,9 @@ void segment_rest(struct segment *s)
 
 int segment_open_index(const struct segment *s, const char *suffix, int flags)
 {
-    char path[PATH_MAX];
-    directory_segment_path(s->directory, s->base_offset, suffix, path);
+    char path[PATH_MAX], name[64];
+    snprintf(name, sizeof name, "%s%s", suffix, s->aside ? s->aside : "");
+    directory_segment_path(s->directory, s->base_offset, name, path);
     return io_open(path, flags);
 }
 

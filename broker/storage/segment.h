@@ -25,6 +25,8 @@ struct segment {
     _Atomic unsigned refs;
     _Atomic int fd;
     _Atomic bool removed; /* the files are named `.deleted` now */
+    _Atomic bool unlinked; /* the names are another segment's: the descriptor stays open, it is the only way */
+    const char *aside;     /* what is hung behind the names while the segment is being made; NULL: nothing */
     struct directory *directory;
     int64_t base_offset;
 
@@ -55,6 +57,9 @@ int segment_fd(struct segment *s);
 /* Close the descriptor until it is wanted again. Only while no other thread knows the segment, and while
  * nothing written through it waits for a sync: closing can lose the news of a failed write. */
 void segment_rest(struct segment *s);
+/* The files' names are about to be gone, or another segment's: have the descriptor open, for as long as anybody
+ * refers to the segment. Returns 0, or -1 and errno. */
+int segment_unlink_soon(struct segment *s);
 /* Open an index file (`suffix`) for the caller to close. -1 and errno on failure. */
 int segment_open_index(const struct segment *s, const char *suffix, int flags);
 

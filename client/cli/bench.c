@@ -275,6 +275,21 @@ bool bench_fill(struct bench *b, bool with_latency)
     return fine && !cli_interrupted();
 }
 
+/* Figures without it can not be compared. */
+static const char *durability_of(struct bench *b)
+{
+    struct brook_error error = {0};
+    struct brook_config_entries *entries = NULL;
+    if (b->admin && !*b->durability &&
+        brook_admin_describe_config(b->admin, b->topic, b->cli->timeout_ms, &entries, &error) == 0) {
+        for (size_t i = 0; i < entries->count; i++)
+            if (!strcmp(entries->entries[i].key, "durability"))
+                snprintf(b->durability, sizeof b->durability, "%s", entries->entries[i].value);
+        brook_config_entries_free(entries);
+    }
+    return *b->durability ? b->durability : "not known";
+}
+
 /* ---- the result ------------------------------------------------------------------------------------------ */
 
 int bench_report(struct bench *b, const char *what, json_t *extra)
@@ -283,8 +298,10 @@ int bench_report(struct bench *b, const char *what, json_t *extra)
     double bytes_per_second = per_second * (double)b->value_bytes;
     if (!b->cli->json) {
         json_decref(extra);
-        printf("%s: %" PRId64 " records of %" PRId64 " bytes in %.2f s: %.0f records/s, %.1f MB/s; client CPU %.2f s",
-               what, b->records, b->value_bytes, b->seconds, per_second, bytes_per_second / 1e6, b->client_cpu_seconds);
+        printf("%s: %" PRId64 " records of %" PRId64 " bytes in %.2f s: %.0f records/s, %.1f MB/s; durability %s; client CPU "
+               "%.2f s",
+               what, b->records, b->value_bytes, b->seconds, per_second, bytes_per_second / 1e6, durability_of(b),
+               b->client_cpu_seconds);
         if (b->pids_count)
             printf(", broker CPU %.2f s", b->broker_cpu_seconds);
         if (b->latency.total)
@@ -294,7 +311,7 @@ int bench_report(struct bench *b, const char *what, json_t *extra)
         putchar('\n');
         return CLI_OK;
     }
-    json_t *result = json_pack("{s:s,s:I,s:I,s:f,s:f,s:f,s:f}", "bench", what, "records", (json_int_t)b->records,
+    json_t *result = json_pack("{s:s,s:s,s:I,s:I,s:f,s:f,s:f,s:f}", "bench", what, "durability", durability_of(b), "records", (json_int_t)b->records,
                                "value_bytes", (json_int_t)b->value_bytes, "seconds", b->seconds, "records_per_second",
                                per_second, "bytes_per_second", bytes_per_second, "client_cpu_seconds",
                                b->client_cpu_seconds);

@@ -11,6 +11,7 @@ struct bench {
     struct cli *cli;
     brook_admin *admin;
     char topic[64];
+    char durability[16]; /* of the topic, as the broker says; empty: not asked yet */
     bool own_topic; /* made for this run, deleted at its end */
     int64_t records;
     int64_t value_bytes;

@@ -6,6 +6,7 @@ const struct cli_command *const cli_commands[] = {
     &cmd_topic_describe,
     &cmd_topic_grow,
     &cmd_topic_delete,
+    &cmd_topic_delete_records,
     &cmd_produce,
     &cmd_consume,
     &cmd_group_list,

@@ -232,6 +232,9 @@ START_TEST(settings_are_shown_with_what_is_default)
     ck_assert(envelope_bytes_equal(&set->value, "4096"));
     ck_assert(!set->is_default);
     ck_assert(find_entry(t->entries, t->n_entries, "retention.ms")->is_default);
+    const Brook__DescribedEntry *durability = find_entry(t->entries, t->n_entries, "durability");
+    ck_assert(envelope_bytes_equal(&durability->value, "fsync")); /* it has one replica */
+    ck_assert(durability->is_default);
     ck_assert_int_eq(code_of(answer->topics[1]->status), BROOK_E_UNKNOWN_TOPIC);
     ck_assert_uint_eq(answer->n_broker, 2);
     ck_assert(!find_entry(answer->broker, 2, "broker.id")->is_default);

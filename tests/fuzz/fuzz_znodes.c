@@ -112,6 +112,36 @@ static char *copy_assignment(const char *data, size_t bytes)
     return text;
 }
 
+static char *copy_wishes(const char *data, size_t bytes, enum znode_wish_kind kind)
+{
+    struct znode_wishes w;
+    if (znode_decode_wishes(data, bytes, kind, &w, NULL) < 0)
+        return NULL;
+    char *text = znode_encode_wishes(&w, kind);
+    znode_wishes_done(&w);
+    return text;
+}
+
+static char *copy_plan(const char *data, size_t bytes)
+{
+    return copy_wishes(data, bytes, ZNODE_WISH_REASSIGN);
+}
+
+static char *copy_elections(const char *data, size_t bytes)
+{
+    return copy_wishes(data, bytes, ZNODE_WISH_ELECT);
+}
+
+static char *copy_ends(const char *data, size_t bytes)
+{
+    struct znode_ends e;
+    if (znode_decode_ends(data, bytes, &e, NULL) < 0)
+        return NULL;
+    char *text = znode_encode_ends(&e);
+    znode_ends_done(&e);
+    return text;
+}
+
 static char *parse_connect(const char *data, size_t bytes)
 {
     struct servers servers;
@@ -124,7 +154,8 @@ static char *parse_connect(const char *data, size_t bytes)
 
 static copier *const copiers[] = {copy_cluster_id, copy_broker,     copy_topic,   copy_state,  copy_change,
                                   copy_controller, copy_number,     copy_offset,  copy_config, copy_block,
-                                  copy_member,     copy_assignment, parse_connect};
+                                  copy_member,     copy_assignment, parse_connect, copy_plan,  copy_elections,
+                                  copy_ends};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {

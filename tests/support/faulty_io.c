@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -29,6 +30,7 @@ static struct {
     int writes;
     bool struck;
     unsigned stall_kinds;
+    bool tearing;
     int stalled;
     bool recording;
     struct faulty_call history[HISTORY_MAX];
@@ -115,6 +117,13 @@ void faulty_stall(unsigned kinds)
     pthread_mutex_unlock(&lock);
 }
 
+void faulty_tear(void)
+{
+    pthread_mutex_lock(&lock);
+    state.tearing = true;
+    pthread_mutex_unlock(&lock);
+}
+
 void faulty_release(void)
 {
     pthread_mutex_lock(&lock);
@@ -189,7 +198,7 @@ static int enter(enum faulty_kind kind, const char *path, int fd)
 {
     int error = 0;
     pthread_mutex_lock(&lock);
-    if (state.stall_kinds & kind) {
+    if ((state.stall_kinds & kind) && is_meant(path, fd)) {
         state.stalled++;
         while (state.stall_kinds & kind)
             pthread_cond_wait(&released, &lock);
@@ -260,6 +269,25 @@ static size_t allowed(int *ret_error)
     return bytes;
 }
 
+/* The later half of each part, then the earlier one. */
+static ssize_t write_torn(int fd, const struct iovec *parts, int count, off_t position)
+{
+    ssize_t all = 0;
+    for (int half = 0; half < 2; half++) {
+        off_t at = position;
+        for (int i = 0; i < count; at += (off_t)parts[i].iov_len, i++) {
+            size_t middle = parts[i].iov_len / 2;
+            size_t from = half ? 0 : middle, bytes = half ? middle : parts[i].iov_len - middle;
+            if (pwrite(fd, (char *)parts[i].iov_base + from, bytes, at + (off_t)from) != (ssize_t)bytes)
+                return -1;
+            all += (ssize_t)bytes;
+        }
+        for (int i = 0; i < 20; i++)
+            sched_yield();
+    }
+    return all;
+}
+
 ssize_t io_pwritev(int fd, const struct iovec *parts, int count, off_t position)
 {
     ENTER(FAULTY_PWRITEV, NULL, fd);
@@ -270,7 +298,7 @@ ssize_t io_pwritev(int fd, const struct iovec *parts, int count, off_t position)
         return -1;
     }
     if (left == (size_t)-1)
-        return pwritev(fd, parts, count, position);
+        return state.tearing ? write_torn(fd, parts, count, position) : pwritev(fd, parts, count, position);
     ssize_t written = 0;
     for (int i = 0; i < count && left > 0; i++) {
         size_t n = parts[i].iov_len < left ? parts[i].iov_len : left;

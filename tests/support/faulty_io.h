@@ -37,7 +37,7 @@ void faulty_fail(unsigned kinds, int k, int count, int error);
 /* From now on, the k-th pwritev writes at most `bytes` bytes, and the one after it fails with `error` (0:
  * goes through). */
 void faulty_shorten(int k, size_t bytes, int error);
-/* Only calls that touch a path with `part` in it count for the rule, from now on, until the next reset. */
+/* Only calls that touch a path with `part` in it count for the rule, or stall, from now on, until the next reset. */
 void faulty_only(const char *part);
 /* What io_free_bytes() says of paths with `part` in them from now on, also after a reset; -1: the truth. */
 void faulty_free_bytes(const char *part, int64_t bytes);
@@ -48,6 +48,9 @@ bool faulty_struck(void);
 
 /* Calls of these kinds wait until faulty_release(). */
 void faulty_stall(unsigned kinds);
+/* From now on a pwritev is done in two halves, and others run in between and behind them: who looks at a file before
+ * the write has returned finds half of it. */
+void faulty_tear(void);
 void faulty_release(void);
 /* How many wait. */
 int faulty_stalled(void);

@@ -90,6 +90,14 @@ void brook_config_entries_free(struct brook_config_entries *entries);
 int brook_admin_list_offsets(brook_admin *admin, struct brook_position *positions, const int64_t *timestamps,
                              size_t count, int timeout_ms, struct brook_error *error);
 
+/* Delete the records below an offset, for good: no reader is given them again, whatever happens to the brokers.
+ * In/out: `offset` is the first one to be kept, or BROOK_OFFSET_LATEST for deleting all that is committed; it is
+ * replaced by the partition's first offset, which may be higher. Per-entry failures leave BROOK_OFFSET_NONE and the
+ * first one is returned: -BROOK_E_OFFSET_OUT_OF_RANGE (beyond the high watermark), -BROOK_E_OUTCOME_UNKNOWN (only
+ * with BROOK_OFFSET_LATEST: the answer was lost), ... `validate_only`: check, delete nothing. */
+int brook_admin_delete_records(brook_admin *admin, struct brook_position *positions, size_t count,
+                               bool validate_only, int timeout_ms, struct brook_error *error);
+
 struct brook_names {
     const char *const *names;
     size_t count;

@@ -86,6 +86,57 @@ START_TEST(a_cold_reader_stalls_nobody_else)
 }
 END_TEST
 
+START_TEST(a_cold_reader_delays_no_reader_at_the_tail_of_its_loop)
+{
+    struct case_ x;
+    struct raw_pull cold, tail;
+    begin(&x);
+    raw_pull_init(&cold, &x.t, 0, 5);
+    cold.max_wait_ms = 20000;
+    raw_send_pull(&x.c, &cold);
+    ck_assert(suite_wait(one_is_stalled, NULL, 5000));
+    for (int64_t i = 0; i < 100; i++) {
+        raw_produce(&x.other, &x.t, 0, 100);
+        raw_pull_init(&tail, &x.t, 0, BATCHES + i);
+        Brook__PullResponse *r = raw_pull(&x.other, &tail);
+        ck_assert_uint_eq(r->n_partitions, 1);
+        ck_assert_int_eq(first_offset(&x.other), BATCHES + i);
+    }
+    ck_assert_int_eq(faulty_stalled(), 1);
+    faulty_release();
+    expect_from(&x, 5);
+    end(&x);
+}
+END_TEST
+
+/* The place was found in the page cache; the records are not there, which comes out when they are to be sent. */
+START_TEST(records_that_are_cold_when_they_are_sent_delay_nobody_else)
+{
+    struct case_ x;
+    struct raw_pull cold, tail;
+    begin(&x);
+    faulty_reset();
+    raw_pull_init(&cold, &x.t, 0, 5);
+    raw_pull(&x.c, &cold);
+    int looks = faulty_calls(FAULTY_PREAD_CACHED); /* the last two of them at the records */
+    ck_assert_int_gt(looks, 2);
+    faulty_fail(FAULTY_PREAD_CACHED, looks - 1, ALWAYS, EAGAIN);
+    faulty_stall(FAULTY_PREAD);
+    raw_send_pull(&x.c, &cold);
+    ck_assert(suite_wait(one_is_stalled, NULL, 5000));
+    for (int64_t i = 0; i < 100; i++) {
+        raw_produce(&x.other, &x.t, 1, 100);
+        raw_pull_init(&tail, &x.t, 1, i);
+        ck_assert_uint_eq(raw_pull(&x.other, &tail)->n_partitions, 1);
+        ck_assert_int_eq(first_offset(&x.other), i);
+    }
+    ck_assert_int_eq(faulty_stalled(), 1);
+    faulty_release();
+    expect_from(&x, 5);
+    end(&x);
+}
+END_TEST
+
 START_TEST(a_cold_partition_holds_up_no_other_one_of_its_pull)
 {
     struct case_ x;
@@ -156,6 +207,8 @@ START_TEST(what_can_not_be_read_from_the_disk_is_told)
 END_TEST
 
 SUITE_MAIN("broker/cold_pull", SUITE_TEST(a_cold_reader_stalls_nobody_else),
+           SUITE_TEST(a_cold_reader_delays_no_reader_at_the_tail_of_its_loop),
+           SUITE_TEST(records_that_are_cold_when_they_are_sent_delay_nobody_else),
            SUITE_TEST(a_cold_partition_holds_up_no_other_one_of_its_pull),
            SUITE_TEST(who_leaves_or_stops_while_the_disk_is_read_harms_nobody),
            SUITE_TEST(what_can_not_be_read_from_the_disk_is_told))

@@ -201,6 +201,77 @@ START_TEST(a_leader_says_where_an_epoch_ends)
 }
 END_TEST
 
+/* ---- deleting records ---------------------------------------------------------------------------------- */
+
+#define NOT_GIVEN INT64_MIN
+
+static Brook__DeletedRecords *delete_records(struct case_ *x, int32_t partition, int64_t before, bool validate_only)
+{
+    Brook__Request request = BROOK__REQUEST__INIT;
+    Brook__DeleteRecordsRequest asked = BROOK__DELETE_RECORDS_REQUEST__INIT;
+    Brook__DeleteRecordsPartition entry = BROOK__DELETE_RECORDS_PARTITION__INIT, *entries = &entry;
+    entry.has_topic_id = entry.has_partition = true;
+    entry.topic_id = envelope_bytes(x->t.bytes, 16);
+    entry.partition = partition;
+    entry.has_before_offset = before != NOT_GIVEN;
+    entry.before_offset = before;
+    asked.n_partitions = 1;
+    asked.partitions = &entries;
+    asked.has_validate_only = true;
+    asked.validate_only = validate_only;
+    request.body_case = BROOK__REQUEST__BODY_DELETE_RECORDS;
+    request.delete_records = &asked;
+    Brook__Response *r = raw_ask(&x->c, &request, NULL, 0);
+    ck_assert_int_eq(raw_status(r), 0);
+    ck_assert_uint_eq(r->delete_records->n_partitions, 1);
+    return r->delete_records->partitions[0];
+}
+
+static int refused(const Brook__DeletedRecords *deleted)
+{
+    ck_assert_int_eq(deleted->log_start_offset, -1);
+    return envelope_status_code(deleted->status);
+}
+
+static int pull_status(struct case_ *x, int64_t offset)
+{
+    struct raw_pull pull;
+    raw_pull_init(&pull, &x->t, 0, offset);
+    return envelope_status_code(raw_pull(&x->c, &pull)->partitions[0]->status);
+}
+
+START_TEST(deleted_records_are_out_of_range_and_the_start_says_so)
+{
+    enum { EARLIEST = BROOK__OFFSET_QUERY__EARLIEST };
+    struct case_ x;
+    begin(&x);
+    for (int i = 0; i < 10; i++)
+        raw_produce(&x.c, &x.t, 0, 20);
+    ck_assert_int_eq(delete_records(&x, 0, 6, true)->log_start_offset, 6);
+    ck_assert_int_eq(list(&x, 0, EARLIEST, -1)->offset, 0);
+    ck_assert_int_eq(pull_status(&x, 0), 0);
+    ck_assert_int_eq(delete_records(&x, 0, 6, false)->log_start_offset, 6);
+    ck_assert_int_eq(list(&x, 0, EARLIEST, -1)->offset, 6);
+    ck_assert_int_eq(list(&x, 0, BROOK__OFFSET_QUERY__BY_TIME, 0)->offset, 6);
+    ck_assert_int_eq(pull_status(&x, 5), BROOK_E_OFFSET_OUT_OF_RANGE);
+    ck_assert_int_eq(pull_status(&x, 6), 0);
+    ck_assert_int_eq(delete_records(&x, 0, 3, false)->log_start_offset, 6);
+
+    ck_assert_int_eq(refused(delete_records(&x, 0, 11, false)), BROOK_E_OFFSET_OUT_OF_RANGE);
+    ck_assert_int_eq(refused(delete_records(&x, 0, -2, false)), BROOK_E_OFFSET_OUT_OF_RANGE);
+    ck_assert_int_eq(refused(delete_records(&x, 0, NOT_GIVEN, false)), BROOK_E_INVALID);
+    ck_assert_int_eq(refused(delete_records(&x, 7, 1, false)), BROOK_E_UNKNOWN_PARTITION);
+    ck_assert_int_eq(delete_records(&x, 0, -1, false)->log_start_offset, 10);
+    ck_assert_int_eq(raw_produce(&x.c, &x.t, 0, 20), 10);
+    ck_assert_int_eq(pull_status(&x, 10), 0);
+
+    fake_cluster_set_leader(x.rig.cluster, "orders", 0, 2, 5);
+    fake_cluster_settle(x.rig.cluster);
+    ck_assert_int_eq(refused(delete_records(&x, 0, -1, false)), BROOK_E_NOT_LEADER);
+    end(&x);
+}
+END_TEST
+
 START_TEST(a_lookup_outlives_its_client)
 {
     struct case_ x;
@@ -330,7 +401,7 @@ START_TEST(replies_carry_their_requests_number)
 {
     struct case_ x;
     begin(&x);
-    for (int body = BROOK__REQUEST__BODY_HELLO; body <= BROOK__REQUEST__BODY_DESCRIBE_GROUPS; body++) {
+    for (int body = BROOK__REQUEST__BODY_HELLO; body <= BROOK__REQUEST__BODY_EPOCH_END; body++) {
         /* an empty body of each kind, under correlation id 200 + body */
         uint8_t frame[] = {0,    0,
                            0,    10,
@@ -387,6 +458,7 @@ SUITE_MAIN("broker/requests", SUITE_TEST(metadata_names_brokers_topics_and_leade
            SUITE_TEST(names_with_anything_in_them_are_refused),
            SUITE_TEST(offsets_are_found_at_both_ends_and_by_time), SUITE_TEST(a_leader_says_where_an_epoch_ends),
            SUITE_TEST(a_lookup_outlives_its_client),
+           SUITE_TEST(deleted_records_are_out_of_range_and_the_start_says_so),
            SUITE_TEST(an_unknown_request_is_answered),
            SUITE_TEST(records_behind_a_request_without_records_are_refused),
            SUITE_TEST(too_much_in_one_request_is_refused),

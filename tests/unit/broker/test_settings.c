@@ -51,7 +51,7 @@ START_TEST(defaults_and_two_lines_are_enough)
     ck_assert_int_eq(s->message_max_bytes, 2097152);
     ck_assert_int_eq(settings_retention_ms(s), 168 * 3600000ll);
     ck_assert_int_eq(settings_roll_ms(s), 168 * 3600000ll);
-    ck_assert_str_eq(s->log_durability, "replicated");
+    ck_assert_ptr_null(s->log_durability);
     ck_assert_ptr_null(s->broker_rack);
     settings_free(s);
 }
@@ -148,6 +148,11 @@ START_TEST(durability_is_one_of_three_and_named_as_a_default)
     expect_fault("durability=fsync", "log.durability is its default");
     expect_fault("log.durability=sometimes", "is none of fsync|replicated|interval");
     expect_fault("log.flush.interval.messages=0", "is outside 1 to");
+    struct settings *s;
+    struct settings_faults faults;
+    ck_assert_int_eq(LOAD(&s, &faults, GOOD, "log.durability="), 0);
+    ck_assert_ptr_null(s->log_durability);
+    settings_free(s);
 }
 END_TEST
 

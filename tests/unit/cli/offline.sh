@@ -102,6 +102,8 @@ for file in meta.properties recovery-point-offset-checkpoint replication-offset-
     check "a bad $file" 1 "side file: $data/$file" "$brook" log verify "$data"
     check "a bad $file can be dumped" 1 "$file" "$brook" log dump "$data/$file"
 done
+new; : >"$data/cleaner-offset-checkpoint"
+check "an empty checkpoint is only noted" 0 "is empty" "$brook" log verify "$data"
 new; printf old >"$data/orders-0/leader-epoch-checkpoint.tmp"
 check "what a crash left is only noted" 0 "leader-epoch-checkpoint.tmp" "$brook" log verify "$data"
 # Message format v1: "k" -> "v" at offset 0, with its own checksum.

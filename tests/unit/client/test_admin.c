@@ -303,6 +303,101 @@ START_TEST(offsets_follow_a_leader_and_wait_for_one)
 }
 END_TEST
 
+/* ---- deleting records ------------------------------------------------------------------------------- */
+
+struct deletions {
+    unsigned hang_ups; /* so many requests are carried out and not answered */
+    int64_t starts[8];
+    unsigned validated;
+};
+
+/* Partition p ends at 100 + p. */
+static enum stub_verdict delete_records(void *arg, const struct stub_request *q)
+{
+    struct deletions *d = arg;
+    if (q->request->body_case != BROOK__REQUEST__BODY_DELETE_RECORDS)
+        return STUB_PASS;
+    const Brook__DeleteRecordsRequest *asked = q->request->delete_records;
+    Brook__Response response = BROOK__RESPONSE__INIT;
+    Brook__DeleteRecordsResponse answer = BROOK__DELETE_RECORDS_RESPONSE__INIT;
+    Brook__DeletedRecords results[8], *list[8];
+    Brook__Status status = BROOK__STATUS__INIT;
+    status.has_code = 1;
+    status.code = BROOK_E_OFFSET_OUT_OF_RANGE;
+    d->validated += asked->validate_only ? 1 : 0;
+    for (size_t i = 0; i < asked->n_partitions; i++) {
+        const Brook__DeleteRecordsPartition *entry = asked->partitions[i];
+        int64_t end = 100 + entry->partition;
+        brook__deleted_records__init(&results[i]);
+        list[i] = &results[i];
+        ck_assert_int_eq(q->broker_id, 1 + entry->partition % 3);
+        if (entry->before_offset > end) {
+            results[i].status = &status;
+            continue;
+        }
+        results[i].has_log_start_offset = 1;
+        results[i].log_start_offset = entry->before_offset < 0 ? end : entry->before_offset;
+        if (!asked->validate_only)
+            d->starts[entry->partition] = results[i].log_start_offset;
+    }
+    if (d->hang_ups > 0) {
+        d->hang_ups--;
+        stub_close(q->connection);
+        return STUB_DONE;
+    }
+    answer.n_partitions = asked->n_partitions;
+    answer.partitions = list;
+    response.body_case = BROOK__RESPONSE__BODY_DELETE_RECORDS;
+    response.delete_records = &answer;
+    stub_reply(q, &response, NULL, 0, 0);
+    return STUB_DONE;
+}
+
+START_TEST(records_are_deleted_at_each_leader)
+{
+    struct fixture f;
+    struct deletions d = {0};
+    fixture_open(&f, 3, delete_records, &d);
+    stub_cluster_add_topic(f.cluster, "a", 4);
+    struct brook_position at[4] = {{"a", 0, 7}, {"a", 1, BROOK_OFFSET_LATEST}, {"a", 2, 500}, {"a", 3, 0}};
+    ck_assert_int_eq(brook_admin_delete_records(f.admin, at, 2, true, WAIT_MS, &f.error), 0);
+    ck_assert_uint_eq(d.validated, 2);
+    ck_assert_int_eq(d.starts[0] + d.starts[1], 0);
+    at[0].offset = 7;
+    at[1].offset = BROOK_OFFSET_LATEST;
+    ck_assert_int_eq(brook_admin_delete_records(f.admin, at, 4, false, WAIT_MS, &f.error),
+                     -BROOK_E_OFFSET_OUT_OF_RANGE);
+    ck_assert_ptr_nonnull(strstr(f.error.text, "a/2"));
+    ck_assert_int_eq(at[0].offset, 7);
+    ck_assert_int_eq(at[1].offset, 101);
+    ck_assert_int_eq(at[2].offset, BROOK_OFFSET_NONE);
+    ck_assert_int_eq(at[3].offset, 0);
+    at[0].offset = BROOK_OFFSET_EARLIEST;
+    ck_assert_int_eq(brook_admin_delete_records(f.admin, at, 1, false, WAIT_MS, &f.error), -BROOK_E_INVALID);
+    fixture_close(&f);
+}
+END_TEST
+
+START_TEST(a_lost_answer_to_a_deletion_is_asked_for_again_where_that_does_no_harm)
+{
+    struct fixture f;
+    struct deletions d = {.hang_ups = 1};
+    fixture_open(&f, 3, delete_records, &d);
+    stub_cluster_add_topic(f.cluster, "a", 1);
+    struct brook_position at = {"a", 0, 7};
+    ck_assert_int_eq(brook_admin_delete_records(f.admin, &at, 1, false, WAIT_MS, &f.error), 0);
+    ck_assert_int_eq(at.offset, 7);
+    ck_assert_uint_eq(stub_cluster_requests(f.cluster, BROOK__REQUEST__BODY_DELETE_RECORDS), 2);
+    d.hang_ups = 1;
+    at.offset = BROOK_OFFSET_LATEST;
+    ck_assert_int_eq(brook_admin_delete_records(f.admin, &at, 1, false, WAIT_MS, &f.error),
+                     -BROOK_E_OUTCOME_UNKNOWN);
+    ck_assert_int_eq(at.offset, BROOK_OFFSET_NONE);
+    ck_assert_uint_eq(stub_cluster_requests(f.cluster, BROOK__REQUEST__BODY_DELETE_RECORDS), 3);
+    fixture_close(&f);
+}
+END_TEST
+
 START_TEST(a_call_without_a_broker_says_what_stood_in_the_way)
 {
     struct fixture f;
@@ -351,5 +446,7 @@ SUITE_MAIN("client/admin", SUITE_TEST(a_topic_is_created_with_its_settings),
            SUITE_TEST(a_lost_answer_to_a_change_is_not_asked_for_again), SUITE_TEST(the_cluster_is_described),
            SUITE_TEST(groups_and_settings_are_described), SUITE_TEST(offsets_are_asked_of_each_leader),
            SUITE_TEST(offsets_follow_a_leader_and_wait_for_one),
+           SUITE_TEST(records_are_deleted_at_each_leader),
+           SUITE_TEST(a_lost_answer_to_a_deletion_is_asked_for_again_where_that_does_no_harm),
            SUITE_TEST(a_call_without_a_broker_says_what_stood_in_the_way),
            SUITE_TEST(an_answer_that_comes_too_late_belongs_to_no_later_call))

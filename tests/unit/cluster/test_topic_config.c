@@ -135,6 +135,25 @@ START_TEST(what_is_set_is_what_is_shown_and_nothing_else_moves)
 }
 END_TEST
 
+START_TEST(durability_depends_on_the_replicas_unless_it_was_said)
+{
+    static const struct {
+        const char *said; /* NULL: nothing */
+        int32_t replicas, mode;
+    } modes[] = {
+        {NULL, 1, DURABILITY_FSYNC},          {NULL, 2, DURABILITY_REPLICATED},  {NULL, 3, DURABILITY_REPLICATED},
+        {"replicated", 1, DURABILITY_REPLICATED}, {"fsync", 3, DURABILITY_FSYNC}, {"interval", 1, DURABILITY_INTERVAL},
+    };
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        struct topic_config config = defaults();
+        if (modes[i].said)
+            ck_assert_int_eq(apply("durability", modes[i].said, &config, NULL), 0);
+        topic_config_resolve(&config, modes[i].replicas);
+        ck_assert_int_eq(config.durability.mode, modes[i].mode);
+    }
+}
+END_TEST
+
 START_TEST(settings_in_force_are_used_as_far_as_they_make_sense)
 {
     struct topic_config base = defaults(), config;
@@ -151,4 +170,5 @@ END_TEST
 
 SUITE_MAIN("cluster/topic_config", SUITE_TEST(each_value_is_taken_or_refused_by_name),
            SUITE_TEST(what_is_set_is_what_is_shown_and_nothing_else_moves),
+           SUITE_TEST(durability_depends_on_the_replicas_unless_it_was_said),
            SUITE_TEST(settings_in_force_are_used_as_far_as_they_make_sense))

@@ -96,6 +96,30 @@ static int decode_assignment(const char *data, size_t bytes)
     return r;
 }
 
+static int decode_plan(const char *data, size_t bytes)
+{
+    struct znode_wishes w = {0};
+    int r = znode_decode_wishes(data, bytes, ZNODE_WISH_REASSIGN, &w, &error);
+    znode_wishes_done(&w);
+    return r;
+}
+
+static int decode_elections(const char *data, size_t bytes)
+{
+    struct znode_wishes w = {0};
+    int r = znode_decode_wishes(data, bytes, ZNODE_WISH_ELECT, &w, &error);
+    znode_wishes_done(&w);
+    return r;
+}
+
+static int decode_ends(const char *data, size_t bytes)
+{
+    struct znode_ends e = {0};
+    int r = znode_decode_ends(data, bytes, &e, &error);
+    znode_ends_done(&e);
+    return r;
+}
+
 typedef int decoder(const char *data, size_t bytes);
 
 /* What Apache Kafka (0.10 to 3.x) wrote, as printed by its shell, and our own forms. */
@@ -115,11 +139,20 @@ static const struct sample {
     {decode_topic, "{\"removing_replicas\":{},\"partitions\":{\"1\":[2,3],\"0\":[1,2]},\"topic_id\":"
                    "\"OHRCbYeXRPWRPmnEiGXMeg\",\"adding_replicas\":{},\"version\":3}"},
     {decode_topic, "{\"version\":1,\"partitions\":{\"0\":[0,1]}}"},
+    {decode_topic, "{\"version\":3,\"partitions\":{\"0\":[1,2,3],\"1\":[4,5]},\"adding_replicas\":{\"0\":[3]},"
+                   "\"removing_replicas\":{\"0\":[1],\"1\":[5]}}"},
     {decode_state, "{\"controller_epoch\":4,\"leader\":1,\"version\":1,\"leader_epoch\":7,\"isr\":[1,2]}"},
     {decode_state, "{\"controller_epoch\":4,\"leader\":-1,\"version\":1,\"leader_epoch\":8,\"isr\":[2],"
                    "\"isr_epochs\":[3]}"},
     {decode_change, "{\"version\":1,\"brokers\":true,\"topics\":[\"a\"],\"partitions\":{\"b\":[0,3]}}"},
     {decode_change, "{\"version\":1}"},
+    {decode_change, "{\"version\":1,\"assigned\":[\"a\",\"b\"],\"ends\":[\"c\"]}"},
+    {decode_plan, "{\"version\":1,\"partitions\":[{\"topic\":\"foo\",\"partition\":1,\"replicas\":[1,2,3],"
+                  "\"log_dirs\":[\"any\"]}]}"},
+    {decode_plan, "{\"version\":1,\"partitions\":[{\"topic\":\"foo\",\"partition\":1,\"replicas\":[]}]}"},
+    {decode_elections, "{\"version\":1,\"partitions\":[{\"topic\":\"foo\",\"partition\":1},"
+                       "{\"topic\":\"foo\",\"partition\":2,\"election\":\"unclean\"}]}"},
+    {decode_ends, "{\"version\":1,\"broker_epoch\":5,\"ends\":{\"0\":[7,3,1200],\"1\":[7,-1,-1]}}"},
     {decode_controller, "{\"version\":1,\"brokerid\":1,\"timestamp\":\"1671020353457\"}"},
     {decode_controller,
      "{\"version\":2,\"brokerid\":1,\"timestamp\":\"1671020353457\",\"kraftControllerEpoch\":-1}"},
@@ -230,6 +263,22 @@ START_TEST(nonsense_is_refused)
                        "\"isr_epochs\":[1,2]}"},
         {decode_change, "{\"version\":1,\"topics\":[\"a/b\"]}"},
         {decode_change, "{\"version\":1,\"topics\":[7]}"},
+        {decode_change, "{\"version\":1,\"assigned\":[\"a/b\"]}"},
+        {decode_change, "{\"version\":1,\"ends\":{}}"},
+        {decode_topic, "{\"version\":3,\"partitions\":{\"0\":[1,2]},\"adding_replicas\":{\"0\":[3]}}"},
+        {decode_topic, "{\"version\":3,\"partitions\":{\"0\":[1,2]},\"adding_replicas\":{\"1\":[1]}}"},
+        {decode_topic, "{\"version\":3,\"partitions\":{\"0\":[1,2]},\"removing_replicas\":{\"0\":[2,1]}}"},
+        {decode_topic, "{\"version\":3,\"partitions\":{\"0\":[1,2]},\"removing_replicas\":{\"0\":7}}"},
+        {decode_plan, "{\"version\":1,\"partitions\":[{\"topic\":\"a\",\"partition\":0}]}"},
+        {decode_plan, "{\"version\":1,\"partitions\":[{\"topic\":\"a\",\"partition\":-1,\"replicas\":[1]}]}"},
+        {decode_plan, "{\"version\":1,\"partitions\":[{\"topic\":\"a/b\",\"partition\":0,\"replicas\":[1]}]}"},
+        {decode_plan, "{\"version\":1,\"partitions\":[{\"topic\":\"a\",\"partition\":0,\"replicas\":[1,1]}]}"},
+        {decode_plan, "{\"version\":1,\"partitions\":[7]}"},
+        {decode_elections,
+         "{\"version\":1,\"partitions\":[{\"topic\":\"a\",\"partition\":0,\"election\":\"dirty\"}]}"},
+        {decode_ends, "{\"version\":1,\"broker_epoch\":5,\"ends\":{\"0\":[7,3]}}"},
+        {decode_ends, "{\"version\":1,\"broker_epoch\":5,\"ends\":{\"0\":[7,3,-2]}}"},
+        {decode_ends, "{\"version\":1,\"ends\":{}}"},
         {decode_change, "{\"version\":1,\"partitions\":{\"..\":[0]}}"},
         {decode_change, "{\"version\":1,\"partitions\":{\"t\":[20000]}}"},
         {decode_number, "017"},
@@ -301,6 +350,42 @@ START_TEST(limits_are_kept)
 END_TEST
 
 /* ---- round trips --------------------------------------------------------------------------------------- */
+
+START_TEST(moves_are_kept_with_their_order_and_a_target_that_does_not_fit_is_made_anew)
+{
+    static const struct {
+        const char *text;
+        int32_t target[3];
+        int32_t count;
+    } cases[] = {
+        {"{\"partitions\":{\"0\":[1,2,3,4]},\"adding_replicas\":{\"0\":[3,4]},\"removing_replicas\":{\"0\":[1]},"
+         "\"target_replicas\":{\"0\":[4,3,2]}}",
+         {4, 3, 2},
+         3},
+        {"{\"partitions\":{\"0\":[1,2,3,4]},\"adding_replicas\":{\"0\":[3,4]},\"removing_replicas\":{\"0\":[1]}}",
+         {2, 3, 4},
+         3},
+        {"{\"partitions\":{\"0\":[1,2,3,4]},\"removing_replicas\":{\"0\":[1,4]},\"target_replicas\":{\"0\":[1,2]}}",
+         {2, 3},
+         2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct znode_topic t, back;
+        ck_assert_msg(!znode_decode_topic(cases[i].text, strlen(cases[i].text), &t, &error), "%s", error.text);
+        char *text = znode_encode_topic(&t);
+        ck_assert_int_eq(znode_decode_topic(text, strlen(text), &back, &error), 0);
+        free(text);
+        const struct znode_move *m = znode_topic_move(&back, 0);
+        ck_assert_ptr_nonnull(m);
+        ck_assert_int_eq(m->target.count, cases[i].count);
+        ck_assert_mem_eq(m->target.brokers, cases[i].target, (size_t)cases[i].count * sizeof(int32_t));
+        ck_assert_int_eq(m->removing.count, t.moves[0].removing.count);
+        ck_assert_int_eq(m->adding.count, t.moves[0].adding.count);
+        znode_topic_done(&t);
+        znode_topic_done(&back);
+    }
+}
+END_TEST
 
 START_TEST(topic_ids_are_22_characters)
 {
@@ -564,7 +649,8 @@ SUITE_MAIN("coordination/znodes", SUITE_TEST(samples_are_read),
            SUITE_TEST(assignment_of_a_large_group_fits_its_node_and_round_trips),
            SUITE_TEST(unknown_fields_and_a_missing_version_do_not_matter),
            SUITE_TEST(truncations_and_mutations_are_refused_or_read), SUITE_TEST(nonsense_is_refused),
-           SUITE_TEST(limits_are_kept), SUITE_TEST(topic_ids_are_22_characters),
+           SUITE_TEST(limits_are_kept), SUITE_TEST(moves_are_kept_with_their_order_and_a_target_that_does_not_fit_is_made_anew),
+           SUITE_TEST(topic_ids_are_22_characters),
            SUITE_TEST(brokers_round_trip), SUITE_TEST(topics_round_trip), SUITE_TEST(states_round_trip),
            SUITE_TEST(small_values_round_trip), SUITE_TEST(changes_and_configs_round_trip),
            SUITE_TEST(members_and_assignments_round_trip))

@@ -182,6 +182,42 @@ START_TEST(a_stalled_sync_holds_back_acknowledgements_of_all_and_nothing_else)
 }
 END_TEST
 
+START_TEST(a_stalled_sync_delays_no_other_partition)
+{
+    struct inbox inbox;
+    struct flusher *f = begin(&inbox);
+    struct partition *p = make("hangs-0", f, fsync_mode), *other = make("goes-on-0", f, fsync_mode);
+    struct produce stuck;
+    faulty_only("hangs-0/");
+    faulty_stall(FAULTY_DATASYNC);
+    produce(p, &stuck, &inbox, true);
+    wait_until_stalled(1);
+    for (int i = 0; i < 8; i++) {
+        struct produce q;
+        struct partition_waiter reader = {.offset = 2 * i, .inbox = &inbox, .wake = count_wake};
+        ck_assert(partition_wait(other, &reader));
+        produce(other, &q, &inbox, true);
+        wait_for_answer(&inbox, &q);
+        ck_assert_int_eq(q.append.error.code, 0);
+        ck_assert_int_eq(reader.offset, 2 * i + 1);
+        append_one(other, &inbox);
+        wait_until_visible(other, 2 * i + 2);
+        append_one(p, &inbox); /* acks=leader of the partition that hangs */
+    }
+    ck_assert_int_eq(faulty_stalled(), 1);
+    ck_assert_int_eq(stuck.answers, 0);
+    ck_assert_int_eq(marks_of(p).log_end, 9);
+    faulty_release();
+    wait_for_answer(&inbox, &stuck);
+    ck_assert_int_eq(stuck.append.error.code, 0);
+    partition_stop_leading(other);
+    partition_stop_leading(p);
+    flusher_stop(f);
+    ck_assert_int_eq(partition_unref(other), 0);
+    end(f, p, &inbox);
+}
+END_TEST
+
 START_TEST(an_acknowledgement_of_all_follows_the_sync_of_what_it_acknowledges)
 {
     struct inbox inbox;
@@ -521,6 +557,7 @@ END_TEST
 
 SUITE_MAIN("partition/durability",
            SUITE_TEST(a_stalled_sync_holds_back_acknowledgements_of_all_and_nothing_else),
+           SUITE_TEST(a_stalled_sync_delays_no_other_partition),
            SUITE_TEST(an_acknowledgement_of_all_follows_the_sync_of_what_it_acknowledges),
            SUITE_TEST(a_failed_sync_acknowledges_nothing_and_is_never_tried_again),
            SUITE_TEST(those_who_wait_for_one_log_share_its_sync),

@@ -525,6 +525,98 @@ START_TEST(many_loops_append_and_every_offset_is_given_once)
 }
 END_TEST
 
+/* ---- readers at the tail ---------------------------------------------------------------------------- */
+
+#define TAIL_READERS 8
+#define TAIL_RECORDS 6000
+
+struct tail_reader {
+    struct partition *partition;
+    struct inbox inbox;
+    struct reader reader;
+    int64_t next;
+    pthread_t thread;
+};
+
+/* Everything that may be seen from r->next on: checksums right, offsets without a gap, nothing beyond the mark. */
+static void read_what_is_there(struct tail_reader *r)
+{
+    static _Thread_local uint8_t buffer[1 << 16];
+    struct partition_marks m;
+    struct log_range range;
+    struct batch_header h;
+    partition_marks(r->partition, &m);
+    ck_assert_int_eq(log_read(partition_log(r->partition), r->next, m.visible_end, sizeof buffer, true, sizeof buffer, &range),
+                     0);
+    if (range.bytes)
+        ck_assert_int_eq(pread(range.fd, buffer, range.bytes, range.position), (ssize_t)range.bytes);
+    for (size_t at = 0; at < range.bytes; at += h.total_bytes) {
+        if (batch_read_header(buffer + at, range.bytes - at, &h) != 0 || h.total_bytes > range.bytes - at)
+            break; /* cut by the budget */
+        ck_assert_int_eq(h.base_offset, r->next);
+        ck_assert_int_eq(batch_check_crc(buffer + at, &h), 0);
+        r->next = batch_last_offset(&h) + 1;
+        ck_assert_int_le(r->next, m.visible_end);
+    }
+    log_range_done(&range);
+}
+
+static void *follow_tail(void *arg)
+{
+    struct tail_reader *r = arg;
+    while (r->next < TAIL_RECORDS) {
+        int wakes = r->reader.wakes;
+        r->reader.waiter.offset = r->next;
+        if (partition_wait(r->partition, &r->reader.waiter))
+            while (r->reader.wakes == wakes) {
+                struct pollfd fd = {.fd = inbox_fd(&r->inbox), .events = POLLIN};
+                poll(&fd, 1, 1000);
+                inbox_drain(&r->inbox);
+            }
+        read_what_is_there(r);
+    }
+    return NULL;
+}
+
+/* Each write is torn and others run in the middle of it: an end published before its bytes are there is found out. */
+START_TEST(readers_at_the_tail_see_whole_batches_while_a_producer_runs)
+{
+    faulty_reset();
+    struct partition *p = make_leader("tail");
+    static struct tail_reader readers[TAIL_READERS];
+    struct inbox inbox;
+    inbox_init(&inbox);
+    faulty_tear();
+    for (int i = 0; i < TAIL_READERS; i++) {
+        readers[i] = (struct tail_reader){.partition = p};
+        inbox_init(&readers[i].inbox);
+        reader_init(&readers[i].reader, &readers[i].inbox, 0);
+        pthread_create(&readers[i].thread, NULL, follow_tail, &readers[i]);
+    }
+    for (int i = 0; i < TAIL_RECORDS;) {
+        struct produce q[3];
+        for (int k = 0; k < 3; k++) {
+            produce_init(&q[k], &inbox, 1 + k, k == 1);
+            partition_enqueue(p, &q[k].append);
+        }
+        partition_drain(p, &inbox);
+        i += 6;
+        for (int k = 0; k < 3; k++) {
+            ck_assert_int_eq(q[k].answers, 1);
+            batches_free(&q[k].batch);
+        }
+    }
+    for (int i = 0; i < TAIL_READERS; i++) {
+        pthread_join(readers[i].thread, NULL);
+        ck_assert_int_eq(readers[i].next, TAIL_RECORDS);
+        inbox_done(&readers[i].inbox);
+    }
+    faulty_reset();
+    partition_unref(p);
+    inbox_done(&inbox);
+}
+END_TEST
+
 START_TEST(a_deleted_partition_frees_its_name_at_once_and_its_files_at_last)
 {
     struct partition *p = make_leader("deleted-0");
@@ -548,6 +640,106 @@ START_TEST(a_deleted_partition_frees_its_name_at_once_and_its_files_at_last)
 }
 END_TEST
 
+/* ---- deleting records ------------------------------------------------------------------------------- */
+
+struct keeper {
+    struct partition *p;
+    int result;
+    int calls;
+    int64_t start;
+    int64_t start_before;
+};
+
+static int keep_start(void *arg, int64_t start_offset)
+{
+    struct keeper *k = arg;
+    struct partition_marks m;
+    partition_marks(k->p, &m);
+    k->calls++;
+    k->start = start_offset;
+    k->start_before = m.log_start;
+    return k->result;
+}
+
+static int64_t start_of(struct partition *p)
+{
+    struct partition_marks m;
+    partition_marks(p, &m);
+    return m.log_start;
+}
+
+START_TEST(records_are_deleted_once_the_new_start_is_kept)
+{
+    faulty_reset();
+    struct partition *p = make_leader("trim");
+    struct keeper k = {.p = p};
+    struct inbox inbox;
+    struct brook_error error;
+    int64_t start = -7;
+    inbox_init(&inbox);
+    partition_on_trim(p, keep_start, &k);
+    for (int i = 0; i < 10; i++)
+        append_one(p, &inbox);
+
+    ck_assert_int_eq(partition_delete_records(p, 4, true, &start, &error), 0);
+    ck_assert_int_eq(start, 4);
+    ck_assert_int_eq(k.calls, 0);
+    ck_assert_int_eq(start_of(p), 0);
+
+    k.result = -BROOK_E_STORAGE_ERROR;
+    ck_assert_int_eq(partition_delete_records(p, 4, false, &start, &error), -BROOK_E_STORAGE_ERROR);
+    ck_assert_ptr_nonnull(strstr(error.text, "orders/3"));
+    ck_assert_int_eq(start_of(p), 0);
+
+    k.result = 0;
+    ck_assert_int_eq(partition_delete_records(p, 4, false, &start, &error), 0);
+    ck_assert_int_eq(start, 4);
+    ck_assert_int_eq(k.start, 4);
+    ck_assert_int_eq(k.start_before, 0); /* kept before it counted */
+    ck_assert_int_eq(start_of(p), 4);
+    ck_assert_int_eq(partition_delete_records(p, 2, false, &start, &error), 0);
+    ck_assert_int_eq(start, 4);
+    ck_assert_int_eq(start_of(p), 4);
+
+    ck_assert_int_eq(partition_delete_records(p, 11, false, &start, &error), -BROOK_E_OFFSET_OUT_OF_RANGE);
+    ck_assert_ptr_nonnull(strstr(error.text, "high watermark is 10"));
+    ck_assert_int_eq(partition_delete_records(p, -2, false, &start, &error), -BROOK_E_OFFSET_OUT_OF_RANGE);
+    ck_assert_int_eq(partition_delete_records(p, INT64_MAX, true, &start, &error), -BROOK_E_OFFSET_OUT_OF_RANGE);
+    ck_assert_int_eq(partition_delete_records(p, -1, false, &start, &error), 0);
+    ck_assert_int_eq(start, 10);
+    append_one(p, &inbox);
+    ck_assert_int_eq(fixture_read_all(partition_log(p), 10, true), 1);
+
+    partition_stop_leading(p);
+    ck_assert_int_eq(partition_delete_records(p, -1, false, &start, &error), -BROOK_E_NOT_LEADER);
+    ck_assert_int_eq(partition_unref(p), 0);
+    inbox_done(&inbox);
+}
+END_TEST
+
+/* With `fsync` the high watermark is what is on the disk: nothing above may be deleted. */
+START_TEST(only_what_is_below_the_high_watermark_can_be_deleted)
+{
+    faulty_reset();
+    struct partition *p = make_leader("trim-fsync");
+    struct durability fsync = {.mode = DURABILITY_FSYNC};
+    struct inbox inbox;
+    struct brook_error error;
+    int64_t start;
+    inbox_init(&inbox);
+    partition_set_durability(p, &fsync);
+    for (int i = 0; i < 3; i++)
+        append_one(p, &inbox);
+    ck_assert_int_eq(partition_flush(p), 0);
+    append_one(p, &inbox);
+    ck_assert_int_eq(partition_delete_records(p, 4, false, &start, &error), -BROOK_E_OFFSET_OUT_OF_RANGE);
+    ck_assert_int_eq(partition_delete_records(p, -1, false, &start, &error), 0);
+    ck_assert_int_eq(start, 3);
+    ck_assert_int_eq(partition_unref(p), 0);
+    inbox_done(&inbox);
+}
+END_TEST
+
 SUITE_MAIN("partition/partition", SUITE_TEST(appends_of_the_own_loop_are_answered_inside_drain),
            SUITE_TEST(what_is_queued_is_written_in_one_call),
            SUITE_TEST(a_loop_that_has_done_its_share_hands_the_rest_to_the_loop_that_waits),
@@ -560,4 +752,7 @@ SUITE_MAIN("partition/partition", SUITE_TEST(appends_of_the_own_loop_are_answere
            SUITE_TEST(an_append_that_has_expired_in_the_queue_is_not_written),
            SUITE_TEST(a_stalled_append_delays_no_reader_and_no_other_loop),
            SUITE_TEST_SLOW(many_loops_append_and_every_offset_is_given_once, 60),
-           SUITE_TEST(a_deleted_partition_frees_its_name_at_once_and_its_files_at_last))
+           SUITE_TEST_SLOW(readers_at_the_tail_see_whole_batches_while_a_producer_runs, 60),
+           SUITE_TEST(a_deleted_partition_frees_its_name_at_once_and_its_files_at_last),
+           SUITE_TEST(records_are_deleted_once_the_new_start_is_kept),
+           SUITE_TEST(only_what_is_below_the_high_watermark_can_be_deleted))

@@ -29,7 +29,7 @@ static void make(void)
         fixture_append(log, 1, T0 + i, 200);
     ck_assert_int_eq(log_close(log), 0);
     struct data_dir_checkpoint all = {"a", 0, 30, 2, 25};
-    ck_assert_int_eq(data_dir_checkpoint(dir, &all, 1), 0);
+    ck_assert_int_eq(data_dir_checkpoint(dir, &all, 1, NULL), 0);
     ck_assert_int_eq(data_dir_write_topic_id(dir, "a", 0, (const uint8_t[16]){1, 2, 3}), 0);
     ck_assert_int_eq(data_dir_close(dir, true), 0);
 }

@@ -1,0 +1,429 @@
+/* The schedule: what kind of cluster a seed makes, and one random step after the other. */
+#include "tests/property/cluster_world_private.h"
+
+#include "tests/support/suite.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#define STEPS 600
+#define HEAL_ROUNDS 120
+
+static const char *const rule_names[] = {
+#define X(name, text) #name,
+    CLUSTER_RULES(X)
+#undef X
+};
+static const char *const rule_texts[] = {
+#define X(name, text) text,
+    CLUSTER_RULES(X)
+#undef X
+};
+
+const char *cluster_rule_name(enum cluster_rule rule)
+{
+    return rule_names[rule];
+}
+
+const char *cluster_rule_text(enum cluster_rule rule)
+{
+    return rule_texts[rule];
+}
+
+void world_say(struct world *w, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "# %4d  ", w->step);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+}
+
+void world_fail(struct world *w, const char *what)
+{
+    if (!w->violation)
+        w->violation = what;
+    TRACE(w, "VIOLATION: %s", what);
+}
+
+uint32_t world_below(struct world *w, uint32_t bound)
+{
+    return (uint32_t)(((suite_random(&w->random) >> 32) * bound) >> 32);
+}
+
+bool world_chance(struct world *w, uint32_t of_256)
+{
+    return world_below(w, 256) < of_256;
+}
+
+int32_t broker_id(const struct world *w, const struct broker *b)
+{
+    return (int32_t)(b - w->b);
+}
+
+bool world_is_assigned(const struct world *w, int32_t broker)
+{
+    for (int32_t i = 0; i < w->replicas_count; i++)
+        if (w->assigned[i] == broker)
+            return true;
+    return false;
+}
+
+/* ---- the kind of schedule --------------------------------------------------------------------------- */
+
+static void make_brokers(struct world *w)
+{
+    for (int32_t i = 0; i < BROKERS_MAX; i++) {
+        struct broker *b = &w->b[i];
+        b->clean_on_disk = b->epoch_on_disk = -1;
+        w->ids[i] = (struct registration){.clean_from = -1, .disk_from = -1};
+        w->mark_epoch[i] = -1;
+        if (i >= w->brokers)
+            continue;
+        fault_start(w, b);
+        w->is_healing = true; /* all come up well */
+        broker_register(w, b);
+        w->is_healing = false;
+    }
+}
+
+static void make(struct world *w, uint64_t seed)
+{
+    w->random = seed;
+    w->brokers = 2 + (int32_t)world_below(w, BROKERS_MAX - 1);
+    w->replicas_count = w->brokers < 3 ? w->brokers : 2 + (int32_t)world_below(w, (uint32_t)w->brokers - 1);
+    int32_t first = (int32_t)world_below(w, (uint32_t)w->brokers);
+    for (int32_t i = 0; i < w->replicas_count; i++)
+        w->assigned[i] = (first + i) % w->brokers;
+    w->replicas = (struct znode_replicas){w->assigned, w->replicas_count};
+    w->min_in_sync = 1 + (int32_t)world_below(w, w->replicas_count > 1 ? 2 : 1);
+    w->is_fsync = w->was_fsync = world_chance(w, 96);
+    w->may_leave_out = world_chance(w, 32);
+    w->loss = world_chance(w, 128) ? 16 : 64;
+    w->faults = 1u << world_below(w, 5);
+    w->ticks = 2u << world_below(w, 3);
+    w->version = -1;
+    w->controller = -1;
+    w->state.leader = -1;
+    w->next_value = 1;
+    memset(w->leader_of, -1, sizeof w->leader_of);
+    make_brokers(w);
+}
+
+/* ---- faults ----------------------------------------------------------------------------------------- */
+
+static void part(struct world *w, int32_t a)
+{
+    int32_t b = (int32_t)world_below(w, (uint32_t)w->brokers);
+    TRACE(w, "broker %d %s %d", a, w->parted[a] & bit(b) ? "reaches again" : "does not reach", b);
+    if (a == b)
+        memset(w->parted, 0, sizeof w->parted);
+    else
+        w->parted[a] ^= bit(b);
+}
+
+static void pause_or_go_on(struct world *w, struct broker *b)
+{
+    w->counts->pauses += b->is_up && !b->is_paused;
+    b->is_paused = b->is_up && !b->is_paused;
+    TRACE(w, "broker %d %s", broker_id(w, b), b->is_paused ? "is paused" : "is not paused");
+}
+
+/* Killed, and back before anybody notices, perhaps without its page cache. */
+static void bounce(struct world *w, struct broker *b)
+{
+    if (world_chance(w, 128))
+        fault_cut_power(w, b);
+    else
+        fault_end_process(w, b, false);
+    fault_start(w, b);
+    broker_register(w, b);
+}
+
+static void change_durability(struct world *w)
+{
+    w->is_fsync = !w->is_fsync;
+    w->was_fsync = false;
+    for (int32_t i = 0; i < w->committed_end; i++)
+        if (w->committed[i].is_durable) {
+            w->committed[i].is_durable = false;
+            for (int32_t k = 0; k < w->brokers; k++)
+                w->committed[i].generation[k] =
+                    w->committed[i].generation[k] == w->b[k].disk_generation ? w->b[k].generation : -1;
+        }
+    TRACE(w, "durability is %s now", w->is_fsync ? "fsync" : "replicated");
+}
+
+/* The brokers of the ISR, all at once. */
+static void power_cut_of_all(struct world *w)
+{
+    for (int32_t i = 0; i < w->brokers; i++)
+        if (world_chance(w, 224))
+            fault_cut_power(w, &w->b[i]);
+}
+
+static void fault(struct world *w, struct broker *b)
+{
+    switch (world_below(w, 20)) {
+    case 0:
+    case 1:
+        fault_end_process(w, b, false);
+        break;
+    case 2:
+    case 3:
+        fault_cut_power(w, b);
+        break;
+    case 4:
+        if (world_chance(w, 96))
+            fault_lose_disk(w, b);
+        break;
+    case 5:
+    case 6:
+        fault_end_process(w, b, true);
+        break;
+    case 7:
+    case 8:
+        bounce(w, b);
+        break;
+    case 9:
+    case 10:
+    case 11:
+        pause_or_go_on(w, b);
+        break;
+    case 12:
+    case 13:
+        b->is_cut = !b->is_cut;
+        break;
+    case 14:
+    case 15:
+        part(w, broker_id(w, b));
+        break;
+    case 16:
+    case 17:
+        if (b->is_paused || b->is_cut || world_chance(w, 64))
+            zookeeper_expire(w, broker_id(w, b));
+        break;
+    case 18:
+        if (w->ids[broker_id(w, b)].life == b->life && b->is_up)
+            w->ids[broker_id(w, b)].is_draining = true;
+        break;
+    default:
+        if (world_chance(w, 24))
+            power_cut_of_all(w);
+        else if (world_chance(w, 24))
+            change_durability(w);
+    }
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------ */
+
+static void zookeeper_step(struct world *w)
+{
+    struct op *op = &w->ops[world_below(w, OPS_MAX)];
+    for (int i = 0; i < OPS_MAX && op->stage == OP_NONE; i++)
+        op = &w->ops[(op - w->ops + 1) % OPS_MAX];
+    uint32_t die = world_below(w, 16);
+    if (op->stage == OP_GHOST ? die < 2 : die < 9)
+        zookeeper_apply(w, op);
+    else if (die < 14)
+        zookeeper_answer(w, op);
+    else if (world_chance(w, w->loss * 2))
+        zookeeper_forget(w, op);
+    for (int32_t i = 0; i < w->brokers; i++) /* whoever is gone expires in the end */
+        if (w->ids[i].is_live && (!w->b[i].is_up || w->ids[i].life != w->b[i].life) && world_chance(w, 24))
+            zookeeper_expire(w, i);
+}
+
+static void deliver_step(struct world *w)
+{
+    uint32_t at = world_below(w, MESSAGES_MAX);
+    for (uint32_t i = 0; i < MESSAGES_MAX; i++, at++)
+        if (w->messages[at % MESSAGES_MAX].kind != MESSAGE_NONE) {
+            world_deliver(w, &w->messages[at % MESSAGES_MAX]);
+            return;
+        }
+}
+
+static void controller_step(struct world *w, struct broker *b)
+{
+    switch (world_below(w, 4)) {
+    case 0:
+        controller_seize(w, b);
+        break;
+    case 1:
+        controller_think(w, b);
+        break;
+    case 2:
+        controller_send(w, b);
+        break;
+    default:
+        controller_ask_report(w, b);
+    }
+}
+
+static void other_step(struct world *w, struct broker *b)
+{
+    switch (world_below(w, 8)) {
+    case 0:
+    case 1:
+        if (b->is_fsync || world_chance(w, 32))
+            broker_sync(w, b);
+        break;
+    case 2:
+    case 3:
+        broker_change_isr(w, b);
+        break;
+    case 4:
+    case 5:
+        broker_register(w, b);
+        break;
+    case 6:
+        broker_ask_latest(w, b);
+        b->mark_on_disk = b->is_up ? (int32_t)b->high_watermark : b->mark_on_disk;
+        break;
+    default:
+        b->is_fsync = w->is_fsync;
+    }
+}
+
+static void broker_step(struct world *w, struct broker *b)
+{
+    uint32_t die = world_below(w, 32);
+    if (die < 3)
+        broker_produce(w, b);
+    else if (die < 14)
+        broker_follow(w, b);
+    else if (die < 17)
+        broker_look(w, b);
+    else if (die < 20)
+        broker_take_view(w, b);
+    else if (die < 24)
+        controller_step(w, b);
+    else
+        other_step(w, b);
+}
+
+static void step(struct world *w)
+{
+    struct broker *b = &w->b[world_below(w, (uint32_t)w->brokers)];
+    uint32_t die = world_below(w, 256);
+    w->now += world_below(w, w->ticks);
+    if (die < w->faults)
+        fault(w, b);
+    else if (die < 80)
+        deliver_step(w);
+    else if (die < 112)
+        zookeeper_step(w);
+    else if (!b->is_up && world_chance(w, 128))
+        fault_start(w, b);
+    else if (b->is_paused || b->is_cut) {
+        if (world_chance(w, 12))
+            b->is_paused = b->is_cut = false;
+    }
+    if (die >= 112 && !b->is_paused)
+        broker_step(w, b);
+}
+
+/* ---- the end ---------------------------------------------------------------------------------------- */
+
+static void heal_broker(struct world *w, struct broker *b)
+{
+    if (w->ids[broker_id(w, b)].is_draining)
+        fault_end_process(w, b, true); /* as it was about to */
+    fault_start(w, b);
+    b->is_paused = b->is_cut = false;
+    b->is_fsync = w->is_fsync;
+    broker_register(w, b);
+    broker_look(w, b);
+    broker_take_view(w, b);
+    broker_follow(w, b);
+    broker_sync(w, b);
+    broker_change_isr(w, b);
+    controller_seize(w, b);
+    controller_ask_report(w, b);
+    controller_send(w, b);
+    controller_think(w, b);
+}
+
+static void heal_round(struct world *w)
+{
+    memset(w->parted, 0, sizeof w->parted);
+    w->now += 3;
+    for (int32_t i = 0; i < w->brokers; i++)
+        heal_broker(w, &w->b[i]);
+    for (int i = 0; i < MESSAGES_MAX; i++)
+        world_deliver(w, &w->messages[i]);
+    for (int i = 0; i < OPS_MAX; i++) {
+        zookeeper_apply(w, &w->ops[i]);
+        zookeeper_answer(w, &w->ops[i]);
+    }
+    check_all(w);
+}
+
+static bool is_well(const struct world *w)
+{
+    if (w->state.leader < 0 || __builtin_popcount(w->state.isr) != w->replicas_count)
+        return false;
+    const struct broker *leader = &w->b[w->state.leader];
+    for (int32_t i = 0; i < w->replicas_count; i++) {
+        const struct broker *b = &w->b[w->assigned[i]];
+        bool is_equal = b->log_end == leader->log_end &&
+                        memcmp(b->log, leader->log, (size_t)b->log_end * sizeof b->log[0]) == 0;
+        if (!is_equal || w->state.isr_epochs[w->assigned[i]] != b->broker_epoch)
+            return false;
+    }
+    return broker_leads(leader) && leader->high_watermark == leader->log_end;
+}
+
+/* Once nothing fails any more all comes right by itself. */
+static void heal(struct world *w)
+{
+    w->is_healing = true;
+    if (w->state.leader_epoch > EPOCHS_MAX - 12)
+        return;
+    TRACE(w, "from here on nothing fails");
+    for (int i = 0; i < HEAL_ROUNDS && !w->violation; i++) {
+        heal_round(w);
+        w->step++;
+        if (is_well(w)) {
+            w->counts->settled++;
+            return;
+        }
+    }
+    world_fail(w, "the cluster does not come right when nothing fails any more");
+}
+
+/* Mostly there is a cluster that works, when things begin to fail. */
+static void begin(struct world *w)
+{
+    uint32_t rounds = world_below(w, 8);
+    w->is_healing = true;
+    for (uint32_t i = 0; i < rounds; i++) {
+        heal_round(w);
+        broker_produce(w, &w->b[world_below(w, (uint32_t)w->brokers)]);
+    }
+    w->is_healing = false;
+}
+
+const char *cluster_world_run(uint64_t seed, enum cluster_rule broken, bool trace, struct cluster_counts *counts)
+{
+    static struct world world;
+    struct world *w = &world;
+    memset(w, 0, sizeof *w);
+    w->broken = broken;
+    w->trace = trace;
+    w->counts = counts;
+    make(w, seed);
+    begin(w);
+    for (; w->step < STEPS && !w->violation; w->step++) {
+        step(w);
+        check_all(w);
+    }
+    counts->schedules++;
+    counts->steps += (uint64_t)w->step;
+    if (!w->violation && seed % 4 == 0)
+        heal(w);
+    counts->excused += w->is_excused;
+    return w->violation;
+}

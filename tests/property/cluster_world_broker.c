@@ -1,0 +1,310 @@
+/* One broker: its log, its role, its followers or its leader. */
+#include "tests/property/cluster_world_private.h"
+
+#include <string.h>
+
+/* ---- the log ---------------------------------------------------------------------------------------- */
+
+struct epoch_history broker_history(const struct broker *b)
+{
+    return (struct epoch_history){b->entries, (size_t)b->entries_count, 0, b->log_end};
+}
+
+int32_t broker_safe_end(const struct broker *b)
+{
+    return b->is_fsync ? b->durable_end : b->log_end;
+}
+
+static void note_epoch(struct broker *b, int32_t offset)
+{
+    int32_t epoch = b->log[offset].epoch;
+    if (!b->entries_count || b->entries[b->entries_count - 1].epoch < epoch)
+        b->entries[b->entries_count++] = (struct epoch_entry){epoch, offset};
+}
+
+void broker_rebuild_epochs(struct broker *b)
+{
+    b->entries_count = 0;
+    for (int32_t i = 0; i < b->log_end; i++)
+        note_epoch(b, i);
+}
+
+void broker_append(struct world *w, struct broker *b, struct record record)
+{
+    b->log[b->log_end] = record;
+    note_epoch(b, b->log_end);
+    w->held[record.value] |= (uint8_t)bit(broker_id(w, b));
+    check_append(w, b, b->log_end++);
+}
+
+/* The cut is not on the disk before the next sync: a power cut may bring back what was there. */
+void broker_cut(struct world *w, struct broker *b, int32_t end)
+{
+    check_cut(w, b, end);
+    if (end < b->log_end)
+        w->counts->cuts++;
+    b->log_end = end < b->log_end ? end : b->log_end;
+    if (b->durable_end > b->log_end)
+        b->durable_end = b->log_end;
+    if (b->high_watermark > b->log_end)
+        b->high_watermark = b->log_end;
+    broker_rebuild_epochs(b);
+}
+
+void broker_sync(struct world *w, struct broker *b)
+{
+    if (!b->is_up)
+        return;
+    memcpy(b->disk, b->log, sizeof b->disk);
+    for (int32_t i = 0; i < b->log_end; i++)
+        w->durable[b->log[i].value] |= (uint8_t)bit(broker_id(w, b));
+    b->disk_end = b->durable_end = b->log_end;
+    broker_move_mark(w, b);
+}
+
+/* ---- leading ---------------------------------------------------------------------------------------- */
+
+static void acknowledge(struct world *w, struct broker *b)
+{
+    while (b->acknowledged < b->log_end &&
+           !leader_state_may_acknowledge(&b->leader, b->high_watermark, b->acknowledged)) {
+        check_acknowledged(w, b, b->acknowledged);
+        b->acknowledged++;
+    }
+}
+
+void broker_move_mark(struct world *w, struct broker *b)
+{
+    if (!broker_leads(b))
+        return;
+    struct leader_state *s = &b->leader;
+    uint32_t proposed = s->proposed;
+    int32_t min_in_sync = s->min_in_sync;
+    int64_t before = b->high_watermark;
+    if (is_broken(w, CLUSTER_UNION))
+        s->proposed = 0;
+    if (is_broken(w, CLUSTER_MIN_INSYNC))
+        s->min_in_sync = 1;
+    b->high_watermark = leader_state_high_watermark(s, before, broker_safe_end(b));
+    s->proposed = proposed;
+    check_mark(w, b, before);
+    acknowledge(w, b);
+    s->min_in_sync = min_in_sync;
+}
+
+void broker_produce(struct world *w, struct broker *b)
+{
+    if (!broker_leads(b) || b->log_end == LOG_MAX || w->next_value == VALUES_MAX || leader_state_may_append(&b->leader))
+        return;
+    struct record record = {(int16_t)b->leader.leader_epoch, w->next_value++};
+    TRACE(w, "broker %d appends %d at %d, epoch %d", broker_id(w, b), record.value, b->log_end, record.epoch);
+    broker_append(w, b, record);
+    broker_move_mark(w, b);
+}
+
+void broker_ask_latest(struct world *w, struct broker *b)
+{
+    bool is_current = broker_leads(b) && w->has_state && w->state.leader == broker_id(w, b) &&
+                      w->state.leader_epoch == b->leader.leader_epoch;
+    int64_t latest = b->high_watermark;
+    if (!is_current || (leader_state_latest(&b->leader, latest, &latest) && !is_broken(w, CLUSTER_LATEST)))
+        return;
+    if (latest < w->committed_end)
+        world_fail(w, "`latest` goes back behind what consumers saw");
+}
+
+static struct op *new_isr_op(struct world *w, struct broker *b, const struct leader_isr_change *change)
+{
+    struct op *op = zookeeper_new_op(w);
+    if (!op)
+        return NULL;
+    *op = (struct op){.stage = OP_SENT, .broker = broker_id(w, b), .life = b->life, .version = change->version};
+    state_from_znode(&change->state, &op->state);
+    for (int32_t i = 0; i < change->checks_count; i++)
+        op->joins |= bit(change->checks[i].broker_id);
+    TRACE(w, "broker %d sends ISR %x (stored %x) at version %d", op->broker, op->state.isr, w->state.isr, op->version);
+    return op;
+}
+
+void broker_change_isr(struct world *w, struct broker *b)
+{
+    struct leader_isr_change change;
+    if (!broker_leads(b) || !zookeeper_new_op(w) || !leader_state_propose(&b->leader, b->high_watermark, w->now, &change))
+        return;
+    broker_move_mark(w, b);
+    if (leader_state_confirm(&b->leader, b->high_watermark))
+        new_isr_op(w, b, &change);
+}
+
+/* ---- roles ------------------------------------------------------------------------------------------ */
+
+static void see_brokers(struct broker *b, const struct view *view)
+{
+    for (int32_t i = 0; i < BROKERS_MAX; i++)
+        leader_state_broker(&b->leader, i, view->live_epochs[i], view->draining & bit(i));
+}
+
+static void keep_positions(struct world *w, struct broker *b)
+{
+    if (!is_broken(w, CLUSTER_FORGET))
+        return;
+    for (int32_t i = 0; i < b->kept_count; i++)
+        for (int32_t k = 0; k < b->leader.replicas_count; k++)
+            if (b->leader.replicas[k].broker_id == b->kept[i].broker_id) {
+                b->leader.replicas[k].broker_epoch = b->kept[i].broker_epoch;
+                b->leader.replicas[k].safe_end = b->kept[i].safe_end;
+            }
+}
+
+static void begin_leading(struct world *w, struct broker *b, const struct view *view)
+{
+    struct znode_state state;
+    struct epoch_history history = broker_history(b);
+    state_to_znode(&view->state, &state);
+    struct leader_beginning beginning = {.broker_id = broker_id(w, b),
+                                         .replicas = &w->replicas,
+                                         .state = &state,
+                                         .version = view->version,
+                                         .history = &history,
+                                         .min_in_sync = w->min_in_sync,
+                                         .lag_ms_max = LAG_MS_MAX,
+                                         .now_ms = w->now};
+    if (leader_state_begin(&b->leader, &beginning)) {
+        world_fail(w, "a leader can not begin");
+        return;
+    }
+    if (is_broken(w, CLUSTER_EPOCH_START))
+        b->leader.epoch_start = 0;
+    b->acknowledged = (int32_t)b->leader.epoch_start;
+    keep_positions(w, b);
+    check_begin(w, b);
+}
+
+static void begin_following(struct world *w, struct broker *b, const struct replica_step *step)
+{
+    follower_state_begin(&b->follower, step->leader, step->leader_epoch);
+    if (is_broken(w, CLUSTER_TRUNCATE))
+        broker_cut(w, b, (int32_t)b->high_watermark);
+}
+
+static void change_role(struct world *w, struct broker *b, const struct view *view, const struct replica_step *step)
+{
+    if (b->role.step.duty == REPLICA_LEAD && b->leader.self >= 0) {
+        memcpy(b->kept, b->leader.replicas, sizeof b->kept);
+        b->kept_count = b->leader.replicas_count;
+    }
+    TRACE(w, "broker %d: duty %d, leader %d, epoch %d", broker_id(w, b), step->duty, step->leader, step->leader_epoch);
+    replica_role_begin(&b->role, step);
+    if (is_broken(w, CLUSTER_REMEMBER))
+        replica_role_completed(&b->role);
+    if (!w->is_healing && world_chance(w, 16)) {
+        TRACE(w, "broker %d: the change fails half way", broker_id(w, b));
+        return;
+    }
+    follower_state_init(&b->follower);
+    if (step->duty == REPLICA_LEAD)
+        begin_leading(w, b, view);
+    if (step->duty == REPLICA_FOLLOW)
+        begin_following(w, b, step);
+    replica_role_completed(&b->role);
+}
+
+static enum replica_verdict decide_role(struct world *w, struct broker *b, const struct view *view,
+                                        struct replica_step *step)
+{
+    struct znode_state state;
+    state_to_znode(&view->state, &state);
+    struct epoch_history history = broker_history(b);
+    struct replica_self self = {.broker_id = broker_id(w, b),
+                                .broker_epoch = b->broker_epoch,
+                                .log_epoch = epoch_history_last(&history),
+                                .is_assigned = world_is_assigned(w, broker_id(w, b))};
+    struct replica_role role = b->role;
+    if (is_broken(w, CLUSTER_OLD_LIFE) && state.leader == self.broker_id)
+        self.broker_epoch = view->state.isr_epochs[self.broker_id];
+    if (is_broken(w, CLUSTER_OLD_STATE)) {
+        self.log_epoch = -1;
+        if (state.leader_epoch < role.step.leader_epoch)
+            replica_role_init(&role);
+    }
+    enum replica_verdict verdict = replica_role_decide(&role, &self, &state, step);
+    if (verdict == REPLICA_CHANGE && step->leader_epoch < b->role.step.leader_epoch)
+        replica_role_init(&b->role); /* a broken rule's */
+    return verdict;
+}
+
+static void keep_role(struct world *w, struct broker *b, const struct view *view)
+{
+    struct znode_state state;
+    if (!broker_leads(b))
+        return;
+    bool wanted = leader_state_wants_read(&b->leader);
+    state_to_znode(&view->state, &state);
+    leader_state_read(&b->leader, &state, view->version);
+    if (is_broken(w, CLUSTER_SETTLE) && wanted && !leader_state_wants_read(&b->leader))
+        b->leader.proposed = 0;
+}
+
+void broker_look(struct world *w, struct broker *b)
+{
+    if (b->is_up && !b->is_cut && !b->view.is_valid)
+        zookeeper_read(w, &b->view);
+}
+
+static void notice_expiry(struct world *w, struct broker *b)
+{
+    int32_t id = broker_id(w, b);
+    if (w->ids[id].is_live && w->ids[id].life == b->life)
+        return;
+    b->knows_expired = true;
+    b->controller.is_active = false;
+}
+
+void broker_take_view(struct world *w, struct broker *b)
+{
+    struct view view = b->view;
+    struct replica_step step;
+    if (!b->is_up || !view.is_valid)
+        return;
+    b->view.is_valid = false;
+    notice_expiry(w, b);
+    if (view.version < 0 || b->broker_epoch < 0)
+        return;
+    enum replica_verdict verdict = decide_role(w, b, &view, &step);
+    if (verdict == REPLICA_REFUSE) {
+        TRACE(w, "broker %d refuses epoch %d", broker_id(w, b), view.state.leader_epoch);
+        return;
+    }
+    if (verdict == REPLICA_CHANGE)
+        change_role(w, b, &view, &step);
+    else
+        keep_role(w, b, &view);
+    if (broker_leads(b))
+        see_brokers(b, &view);
+    broker_move_mark(w, b);
+}
+
+/* A registration is one multi; then the broker writes to its disk as what it is registered. */
+void broker_register(struct world *w, struct broker *b)
+{
+    int32_t id = broker_id(w, b);
+    if (!b->is_up || b->is_cut || (b->broker_epoch >= 0 && !b->knows_expired))
+        return;
+    if (!is_broken(w, CLUSTER_BOUNCE) || !w->epochs[id])
+        w->epochs[id]++;
+    b->knows_expired = false;
+    w->ids[id] = (struct registration){true, b->life, b->clean_from, b->disk_from, false};
+    b->broker_epoch = b->clean_from = b->disk_from = w->epochs[id];
+    b->view.is_valid = false;
+    if (b->first_epoch < 0)
+        b->first_epoch = b->broker_epoch;
+    if (w->controller == id)
+        w->controller = -1;
+    b->controller.is_active = false;
+    TRACE(w, "broker %d registers: epoch %d, clean from %d, disk from %d", id, b->broker_epoch, w->ids[id].clean_from,
+          w->ids[id].disk_from);
+    if (!w->is_healing && world_chance(w, 8))
+        fault_end_process(w, b, false);
+    else
+        b->epoch_on_disk = b->broker_epoch;
+}

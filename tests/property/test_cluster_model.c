@@ -1,0 +1,95 @@
+/* Replication and elections under random histories of a whole cluster (cluster_world.h), with the real pure cores.
+ *
+ * BROOK_SEED=N replays the schedule of that seed, step by step on stderr. BROOK_SCHEDULES=N runs so many of them, one
+ * seed after the other. BROOK_BREAK=RULE breaks a rule. */
+#include "tests/property/cluster_world.h"
+#include "tests/support/suite.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SCHEDULES 100000
+#define SCHEDULES_QUICK 5000
+#define BUDGET_S 25
+/* Within so many schedules a broken rule has to be found. */
+#define SCHEDULES_BROKEN 400000
+
+static uint64_t wanted_schedules(uint64_t otherwise)
+{
+    const char *given = getenv("BROOK_SCHEDULES");
+    return given ? strtoull(given, NULL, 0) : otherwise;
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static void say_counts(const struct cluster_counts *c, double took_s)
+{
+    fprintf(stderr,
+            "# %" PRIu64 " schedules, %" PRIu64 " steps in %.1f s: committed %" PRIu64 ", acknowledged %" PRIu64
+            ", elections %" PRIu64 " (compared %" PRIu64 "), joined %" PRIu64 ", left %" PRIu64 ", unknown %" PRIu64
+            ", cuts %" PRIu64 ", kills %" PRIu64 ", power cuts %" PRIu64 ", lost disks %" PRIu64 ", pauses %" PRIu64
+            ", bounces %" PRIu64 ", excused %" PRIu64 ", healed %" PRIu64 "\n",
+            c->schedules, c->steps, took_s, c->committed, c->acknowledged, c->elections, c->compared, c->expansions,
+            c->shrinks, c->unknown, c->cuts, c->kills, c->power_cuts, c->empty_disks, c->pauses, c->bounces,
+            c->excused, c->settled);
+}
+
+static enum cluster_rule wanted_rule(void)
+{
+    const char *given = getenv("BROOK_BREAK");
+    for (int rule = 0; given && rule < CLUSTER_RULES_COUNT; rule++)
+        if (strcmp(given, cluster_rule_name((enum cluster_rule)rule)) == 0)
+            return (enum cluster_rule)rule;
+    ck_assert_msg(!given, "no such rule: %s", given);
+    return CLUSTER_NOTHING;
+}
+
+START_TEST(no_schedule_breaks_an_invariant)
+{
+    uint64_t first = suite_seed();
+    bool is_replay = getenv("BROOK_SEED") && !getenv("BROOK_SCHEDULES");
+    uint64_t schedules = is_replay ? 1 : wanted_schedules(suite_is_quick() ? SCHEDULES_QUICK : SCHEDULES);
+    double began = seconds();
+    struct cluster_counts counts = {0};
+    for (uint64_t i = 0; i < schedules; i++) {
+        const char *what = cluster_world_run(first + i, wanted_rule(), is_replay, &counts);
+        ck_assert_msg(!what, "%s: schedule %" PRIu64 ", again with BROOK_SEED=%" PRIu64, what, i, first + i);
+        if (!getenv("BROOK_SCHEDULES") && i % 256 == 0 && seconds() - began > BUDGET_S)
+            break;
+    }
+    say_counts(&counts, seconds() - began);
+    if (is_replay || counts.schedules < 1000)
+        return;
+    ck_assert_uint_gt(counts.compared, 0);
+    ck_assert_uint_gt(counts.settled, 0);
+    ck_assert_uint_lt(counts.excused, counts.schedules);
+}
+END_TEST
+
+/* A model that finds nothing proves nothing. */
+START_TEST(each_rule_is_needed)
+{
+    uint64_t first = suite_seed();
+    for (int rule = CLUSTER_NOTHING + 1; rule < CLUSTER_RULES_COUNT; rule++) {
+        struct cluster_counts counts = {0};
+        const char *what = NULL;
+        uint64_t i;
+        for (i = 0; i < SCHEDULES_BROKEN && !what; i++)
+            what = cluster_world_run(first + i, (enum cluster_rule)rule, false, &counts);
+        fprintf(stderr, "# %-14s after %6" PRIu64 " schedules: %s\n", cluster_rule_name((enum cluster_rule)rule), i,
+                what ? what : "NOT FOUND");
+        ck_assert_msg(what || getenv("BROOK_ALL"), "not found: %s", cluster_rule_text((enum cluster_rule)rule));
+    }
+}
+END_TEST
+
+SUITE_MAIN("property/cluster_model", SUITE_TEST_SLOW(no_schedule_breaks_an_invariant, 600),
+           SUITE_TEST_SLOW(each_rule_is_needed, 600))
