@@ -98,6 +98,7 @@ static struct net_settings net_settings(const struct server *server)
 static struct cluster_settings cluster_settings(const struct server *server)
 {
     struct cluster_settings to = room_settings_cluster(server->settings);
+    to.replication.software = "brookd " PACKAGE_VERSION;
     to.advertised_host = server->host;
     to.advertised_port = server->port;
     to.data_dirs = (const char *const *)server->data_dirs;

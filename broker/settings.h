@@ -31,6 +31,13 @@ struct settings {
     int32_t num_partitions;
     int32_t default_replication_factor;
     int32_t min_insync_replicas;
+    int32_t num_replica_fetchers;
+    int64_t replica_lag_time_max_ms;
+    int32_t replica_fetch_max_bytes;
+    int32_t replica_fetch_response_max_bytes;
+    int32_t replica_fetch_wait_max_ms;
+    int32_t replica_socket_timeout_ms;
+    int64_t replication_quota_bytes;
     int32_t message_max_bytes;
     /* logs */
     int64_t log_segment_bytes;

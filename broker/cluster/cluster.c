@@ -1,6 +1,7 @@
 #include "broker/cluster/cluster.h"
 
 #include "broker/cluster/cluster_internal.h"
+#include "broker/cluster/isr_writer.h"
 #include "coordination/coordinator.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
@@ -192,10 +193,15 @@ static int start_hosting(struct cluster *c)
         .disk_threads = c->s.disk_threads_count,
         .retention_check_ms = c->s.retention_check_ms,
         .free_bytes_min = c->s.free_bytes_min,
+        .replication = c->s.replication,
         .defaults = &c->s.topic_defaults,
         .diag = c->s.diag,
     };
-    struct hosting_events events = {cluster_hosting_opened, cluster_hosting_changed, hosting_was_closed, c};
+    struct hosting_events events = {.opened = cluster_hosting_opened,
+                                    .changed = cluster_hosting_changed,
+                                    .look = cluster_hosting_look,
+                                    .closed = hosting_was_closed,
+                                    .arg = c};
     return hosting_new(&settings, &c->inbox, &events, &c->hosting);
 }
 
@@ -343,6 +349,7 @@ static void end_coordination(struct cluster *c)
     changes_free(c->changes);
     controller_seat_free(c->seat);
     registry_free(c->registry);
+    isr_writer_free(c->isr_writer);
     served_free(c->served);
     offsets_free(c->offsets);
     coordinator_free(c->coordinator, false, 0);

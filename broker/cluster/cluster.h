@@ -7,6 +7,7 @@
 #ifndef BROOK_CLUSTER_CLUSTER_H
 #define BROOK_CLUSTER_CLUSTER_H
 
+#include "broker/cluster/hosting.h"
 #include "broker/cluster/view.h"
 #include "proto/base/inbox.h"
 
@@ -33,6 +34,7 @@ struct cluster_settings {
     int32_t replicas_default;      /* default.replication.factor */
     int64_t retention_check_ms;    /* log.retention.check.interval.ms */
     int64_t free_bytes_min;        /* log.dir.min.free.bytes */
+    struct hosting_replication replication;
     int64_t controlled_shutdown_ms_max; /* for ZooKeeper to confirm that the broker has left */
     struct topic_config topic_defaults;
     const struct diag *diag;

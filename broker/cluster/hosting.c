@@ -1,6 +1,7 @@
 #include "broker/cluster/hosting.h"
 
 #include "broker/cluster/hosting_internal.h"
+#include "proto/base/cleanup.h"
 #include "proto/base/diag.h"
 
 #include <assert.h>
@@ -67,6 +68,8 @@ int hosting_new(const struct hosting_settings *settings, struct inbox *inbox,
         err = disk_pool_new(settings->disk_threads, inbox, &hosting->pool);
     if (!err)
         err = flusher_new(FLUSHER_THREADS_MAX, &hosting->flusher);
+    if (!err)
+        err = hosting_start_replication(hosting, settings);
     if (err) {
         hosting_free(hosting);
         return err;
@@ -80,6 +83,7 @@ void hosting_free(struct hosting *hosting)
     if (!hosting)
         return;
     atomic_store(&hosting->stop_duties, true);
+    fetchers_free(hosting->fetchers);
     flusher_stop(hosting->flusher);
     disk_pool_free(hosting->pool);
     struct hosted *h, *next;
@@ -130,7 +134,7 @@ struct hosted *hosted_add(struct hosting *hosting, struct host_dir *dir, const c
     h->hosting = hosting;
     h->dir = dir;
     h->number = number;
-    h->led_epoch = h->barred_epoch = h->epoch_before = -1;
+    h->led_epoch = h->barred_epoch = h->epoch_before = h->followed = -1;
     h->hint = (struct log_hint){.recovery_point = -1, .start_offset = -1};
     h->log_settings = hosting->defaults.log;
     dir->partitions_count++;
@@ -142,6 +146,7 @@ void hosted_remove(struct hosted *h)
 {
     HASH_DEL(h->hosting->table, h);
     h->dir->partitions_count--;
+    replica_unref(h->replica);
     partition_unref(h->partition);
     log_close(h->log);
     free(h->topic);
@@ -169,6 +174,18 @@ struct partition *hosting_find(struct hosting *hosting, const struct image_topic
     return h ? h->partition : NULL;
 }
 
+struct replica *hosting_find_replica(struct hosting *hosting, const struct image_topic *topic, int32_t number)
+{
+    struct hosted *h = find_open(hosting, topic, number);
+    return h ? h->replica : NULL;
+}
+
+bool hosting_follows(struct hosting *hosting, const struct image_topic *topic, int32_t number)
+{
+    struct hosted *h = find_open(hosting, topic, number);
+    return h && h->followed >= 0;
+}
+
 bool hosting_leads(struct hosting *hosting, const struct image_topic *topic, int32_t number)
 {
     struct hosted *h = find_open(hosting, topic, number);
@@ -177,19 +194,8 @@ bool hosting_leads(struct hosting *hosting, const struct image_topic *topic, int
 
 /* ---- following the image ---------------------------------------------------------------------------- */
 
-static void stop_leading(struct hosted *h, const char *why)
-{
-    char subject[HOSTED_SUBJECT_BYTES];
-    if (h->led_epoch < 0)
-        return;
-    partition_stop_leading(h->partition);
-    diag_log(h->hosting->diag, DIAG_INFO, hosted_subject(h, h->led_epoch, subject), "stopped leading: %s",
-             why);
-    h->led_epoch = -1;
-}
-
-/* Only the registration that the state counted may begin to lead: an epoch is never led in two lives. */
-static bool may_lead(const struct hosting *hosting, const struct image_partition *p)
+/* Whether the state counts the present registration. */
+static bool is_counted(const struct hosting *hosting, const struct image_partition *p)
 {
     for (int32_t i = 0; i < p->isr_count; i++)
         if (p->isr[i] == hosting->broker_id)
@@ -197,35 +203,10 @@ static bool may_lead(const struct hosting *hosting, const struct image_partition
     return false;
 }
 
-static void lead(struct hosted *h, int32_t epoch)
-{
-    char subject[HOSTED_SUBJECT_BYTES];
-    int err = partition_lead(h->partition, epoch);
-    hosted_subject(h, epoch, subject);
-    if (err) {
-        diag_log(h->hosting->diag, DIAG_WARN, subject,
-                 "not leading: the log has seen a newer leader epoch than ZooKeeper names");
-        return;
-    }
-    h->epoch_before = epoch;
-    h->led_epoch = epoch; /* remembered only now: a failed change is tried again by the same order */
-    diag_log(h->hosting->diag, DIAG_INFO, subject, "leading from offset %" PRId64,
-             log_end_offset(partition_log(h->partition)));
-}
-
-static void follow_role(struct hosted *h, const struct image_partition *p)
-{
-    if (p->version < 0 || p->leader != h->hosting->broker_id)
-        stop_leading(h, p->version < 0 ? "the partition has no state"
-                                       : "ZooKeeper names another leader, or none");
-    else if (h->led_epoch != p->leader_epoch && p->leader_epoch > h->barred_epoch && may_lead(h->hosting, p))
-        lead(h, p->leader_epoch);
-}
-
 /* No earlier life of this broker had it. */
 static bool is_of_this_life(const struct hosting *hosting, const struct image_partition *p)
 {
-    return p->version >= 0 && p->leader_epoch == 0 && may_lead(hosting, p);
+    return p->version >= 0 && p->leader_epoch == 0 && is_counted(hosting, p);
 }
 
 static void create(struct hosting *hosting, const struct image_topic *topic, int32_t number)
@@ -261,7 +242,7 @@ static void mark_unwanted(struct hosted *h, const char *why)
     h->is_unwanted = true;
     h->hosting->has_unwanted = true;
     if (h->status == HOSTED_OPEN)
-        stop_leading(h, why);
+        hosted_resign(h, why);
 }
 
 static void follow_durability(struct hosted *h, const struct durability *d)
@@ -290,7 +271,7 @@ static void follow_partition(struct hosting *hosting, const struct image_topic *
     struct durability durability = topic->config.durability;
     durability.mode = durability_mode_for(durability.mode, topic->node.replicas[number].count);
     follow_durability(h, &durability);
-    follow_role(h, &topic->partitions[number]);
+    hosted_follow_role(h, topic);
 }
 
 static bool is_assigned(const struct hosting *hosting, const struct znode_replicas *replicas)
@@ -381,6 +362,7 @@ void hosting_check_closed(struct hosting *hosting)
 void hosting_close(struct hosting *hosting)
 {
     hosting->is_closing = true;
+    fetchers_free(TAKE(hosting->fetchers));
     atomic_store(&hosting->stop_duties, true);
     hosting_check_closed(hosting);
 }
@@ -484,6 +466,8 @@ int64_t hosting_tick(struct hosting *hosting, int64_t now_ms)
         hosting->next_offline_ms = now_ms + HOSTING_OFFLINE_CHECK_MS;
         look_for_offline(hosting);
     }
-    return sooner(sooner(retry_failed(hosting, now_ms), sooner(hosting->next_offline_ms, hosting->next_space_ms)),
+    int64_t lag_ms = hosting_check_lag(hosting, now_ms);
+    return sooner(sooner(sooner(retry_failed(hosting, now_ms), lag_ms),
+                         sooner(hosting->next_offline_ms, hosting->next_space_ms)),
                   sooner(hosting->next_retention_ms, hosting->next_checkpoint_ms));
 }

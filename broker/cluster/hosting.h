@@ -26,12 +26,26 @@
 struct diag;
 struct hosting;
 struct partition;
+struct replica;
 
 #define HOSTING_CHECKPOINT_MS 60000
 #define HOSTING_RETRY_MS 30000        /* until a partition that could not be opened is tried again */
 #define HOSTING_OFFLINE_CHECK_MS 1000 /* between two looks for logs that take no appends any more */
 #define HOSTING_SPACE_MS 1000         /* between two looks at the room that the data directories have */
 #define HOSTING_PROGRESS_MS 5000      /* between two lines about how far recovery is */
+
+/* What replication needs. */
+struct hosting_replication {
+    int fetchers;                   /* num.replica.fetchers */
+    int64_t lag_ms_max;             /* replica.lag.time.max.ms */
+    uint32_t fetch_bytes_max;       /* replica.fetch.response.max.bytes */
+    uint32_t fetch_partition_bytes; /* replica.fetch.max.bytes */
+    uint32_t fetch_wait_ms_max;     /* replica.fetch.wait.max.ms */
+    int fetch_timeout_ms;           /* replica.socket.timeout.ms */
+    int64_t quota_bytes_per_s;      /* replication.quota.bytes; 0: none */
+    uint32_t frame_bytes_max;
+    const char *software; /* borrowed for hosting's life */
+};
 
 struct hosting_settings {
     int32_t broker_id;
@@ -40,6 +54,7 @@ struct hosting_settings {
     int disk_threads;
     int64_t retention_check_ms;
     int64_t free_bytes_min; /* with less room a data directory counts as full; 0: only when a write says so */
+    struct hosting_replication replication;
     const struct topic_config *defaults; /* copied: for logs whose topic is not known yet */
     const struct diag *diag;
 };
@@ -53,6 +68,9 @@ struct hosting_events {
     /* After hosting_close(), once: all is closed, and whether cleanly. */
     void (*closed)(void *arg, bool clean);
     void *arg;
+    /* The in-sync replicas of a partition that is led here may have to change: replica_propose(), if there is room for a
+     * write now; else it is asked again. NULL: nobody cares. */
+    void (*look)(void *arg, const char *topic, int32_t number, struct replica *replica);
 };
 
 /* Returns 0, -BROOK_E_NOMEM or -BROOK_E_IO. */
@@ -87,7 +105,12 @@ void hosting_follow(struct hosting *hosting, const struct image_topic *topic);
 void hosting_follow_one(struct hosting *hosting, const struct image_topic *topic, int32_t number);
 /* The partition if it is hosted here and open; borrowed. NULL: not (yet). */
 struct partition *hosting_find(struct hosting *hosting, const struct image_topic *topic, int32_t number);
-/* Whether it is led here. */
+/* Its part in replication, likewise. */
+struct replica *hosting_find_replica(struct hosting *hosting, const struct image_topic *topic, int32_t number);
+/* Brokers came, went or moved. */
+void hosting_take_brokers(struct hosting *hosting, const struct image *image);
+/* Whether it is led, or followed, here. */
+bool hosting_follows(struct hosting *hosting, const struct image_topic *topic, int32_t number);
 bool hosting_leads(struct hosting *hosting, const struct image_topic *topic, int32_t number);
 
 /* Stop leading the topic's partitions at once and mark them as not wanted. */

@@ -125,6 +125,15 @@ static void opened(struct hosted *h)
     partition_on_release(partition, released_by_last, h);
     partition_on_trim(partition, persist_start, h);
     partition_use_flusher(partition, h->hosting->flusher);
+    partition_start_at(partition, h->high_watermark);
+    partition_set_owner(partition, h->dir);
+    h->err = replica_new(&h->hosting->replica, partition, &h->replica);
+    if (h->err) {
+        h->log = partition_take_log(partition);
+        partition_unref(partition);
+        log_close(TAKE(h->log));
+        return hosted_fail(h);
+    }
     h->partition = partition;
     h->is_durability_set = false;
     h->status = HOSTED_OPEN;
@@ -302,11 +311,10 @@ void hosted_leave(struct hosted *h, enum hosted_end end)
     hosting->leaving++;
     if (!was_open)
         return start_leave(h);
-    if (h->led_epoch >= 0)
-        partition_stop_leading(h->partition);
-    h->led_epoch = -1;
+    hosted_resign(h, "the log is closed");
     partition_marks(h->partition, &marks);
     h->high_watermark = marks.high_watermark;
+    replica_unref(TAKE(h->replica));
     if (end == HOSTED_END_CLOSE) { /* the I/O loops have ended: their last views are nobody's */
         h->log = partition_take_log(h->partition);
         partition_unref(TAKE(h->partition));

@@ -150,12 +150,16 @@ static int write_checkpoint(struct host_dir *dir, struct round *round)
     struct data_dir_checkpoint *entries = calloc(round->count + 1, sizeof *entries);
     if (!entries)
         return brook_error_set(error, BROOK_E_NOMEM, "out of memory");
+    pthread_mutex_lock(&dir->lock);
     for (size_t i = 0; i < round->count; i++) {
         const struct round_item *item = &round->items[i];
         entries[i] = (struct data_dir_checkpoint){item->topic, item->number, item->recovery_point,
                                                   item->start_offset, item->high_watermark};
+        /* A follower may have cut its log since, which it does under this lock. */
+        int64_t durable = item->partition ? log_durable_end(partition_log(item->partition)) : INT64_MAX;
+        if (durable < entries[i].recovery_point)
+            entries[i].recovery_point = durable;
     }
-    pthread_mutex_lock(&dir->lock);
     int err = data_dir_checkpoint(dir->dir, entries, round->count, error);
     round->is_broken = err == -BROOK_E_STORAGE_ERROR && storage_is_broken(errno);
     pthread_mutex_unlock(&dir->lock);

@@ -18,6 +18,8 @@
 #include "broker/cluster/disk_pool.h"
 #include "broker/cluster/hosting.h"
 #include "broker/partition/partition.h"
+#include "broker/replication/fetcher.h"
+#include "broker/replication/replica.h"
 #include "broker/storage/data_dir.h"
 #include "broker/storage/flusher.h"
 
@@ -71,6 +73,10 @@ struct hosted {
     int64_t end_before;          /* where the log ended that went offline; 0: none did */
     int32_t epoch_before;        /* the last one it was led at */
     struct partition *partition; /* OPEN: our reference */
+    struct replica *replica;     /* OPEN: its part in replication */
+    int32_t followed;            /* the leader that the fetcher was told; -1: none */
+    int64_t followed_as;         /* with this broker epoch */
+    bool is_follow_due;          /* the leader's address is not known yet, or the fetcher was not told */
     struct log_settings log_settings; /* in force */
     struct durability durability;     /* likewise, once `is_durability_set` */
     bool is_durability_set;
@@ -101,6 +107,8 @@ struct hosting {
     struct hosting_events events;
     struct disk_pool *pool;
     struct flusher *flusher;
+    struct replica_settings replica;
+    struct fetchers *fetchers;
     struct hosted *table;
     int64_t broker_epoch;
     int64_t clean_from;
@@ -123,6 +131,7 @@ struct hosting {
     int64_t next_retention_ms;
     int64_t next_checkpoint_ms;
     int64_t next_progress_ms;
+    int64_t next_lag_ms;
 };
 
 /* hosting.c */
@@ -132,6 +141,15 @@ const char *hosted_subject(const struct hosted *h, int32_t epoch, char buffer[HO
 /* Say that the log is not opened anew, and see to that. */
 void hosted_tell_offline(struct hosted *h, const char *reason);
 void hosting_check_closed(struct hosting *hosting);
+
+/* hosting_roles.c */
+/* Do what the partition's state asks for: lead, follow, neither. */
+void hosted_follow_role(struct hosted *h, const struct image_topic *topic);
+/* No role any more: the partition is given up. `why` is said of one that led. */
+void hosted_resign(struct hosted *h, const char *why);
+int hosting_start_replication(struct hosting *hosting, const struct hosting_settings *settings);
+/* Look at the in-sync replicas of everything led here. Returns when to do it again. */
+int64_t hosting_check_lag(struct hosting *hosting, int64_t now_ms);
 
 /* hosting_dirs.c */
 /* Say so, once, and take the partitions in it offline. */

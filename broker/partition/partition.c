@@ -74,6 +74,16 @@ struct log *partition_take_log(struct partition *p)
     return log;
 }
 
+void partition_set_owner(struct partition *p, void *owner)
+{
+    p->owner = owner;
+}
+
+void *partition_owner(const struct partition *p)
+{
+    return p->owner;
+}
+
 const char *partition_topic(const struct partition *p)
 {
     return p->topic;

@@ -50,6 +50,9 @@ struct log *partition_take_log(struct partition *p);
  */
 int partition_delete(struct partition *p);
 
+/* Whatever its host wants to find from it; to be set before the partition is shared. */
+void partition_set_owner(struct partition *p, void *owner);
+void *partition_owner(const struct partition *p);
 const char *partition_topic(const struct partition *p);
 int32_t partition_number(const struct partition *p);
 const uint8_t *partition_topic_id(const struct partition *p);

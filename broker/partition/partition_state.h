@@ -23,6 +23,7 @@ struct partition {
     int32_t number;
     uint8_t topic_id[16];
     struct log *log;
+    void *owner;
     void (*released)(void *arg, struct log *log); /* NULL: the last reference closes the log */
     void *released_arg;
     int (*persist_start)(void *arg, int64_t start_offset); /* NULL: nobody */

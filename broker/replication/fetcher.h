@@ -28,9 +28,11 @@ struct fetcher_settings {
     uint32_t frame_bytes_max;
     const char *software;   /* borrowed */
     const struct diag *diag; /* borrowed */
-    /* A log is about to be cut to `offset`: see to it that no checkpoint on stable storage says it was synced beyond. On
-     * a fetcher's thread, may wait for the disk. Returns 0 or a storage error: then it is tried again later. */
-    int (*before_cut)(void *arg, struct partition *partition, int64_t offset);
+    /* A log is about to be cut to `offset`: see to it that no checkpoint on stable storage says it was synced beyond,
+     * until end_cut. On a fetcher's thread, may wait for the disk. Returns 0, or a storage error: then there is no
+     * end_cut, and it is tried again later. NULL: nobody keeps any. */
+    int (*begin_cut)(void *arg, struct partition *partition, int64_t offset);
+    void (*end_cut)(void *arg, struct partition *partition);
     void *arg;
 };
 

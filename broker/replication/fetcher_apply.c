@@ -117,24 +117,33 @@ static void tell_cut(struct fetch_entry *e, const struct question *q, int64_t hi
                  e->state.cut);
 }
 
-static int cut(struct fetch_entry *e)
+/* Cut the log to `offset`, or with `over` begin it anew there. */
+static int shorten(struct fetch_entry *e, int64_t lowest, int64_t offset, bool over)
 {
     const struct fetcher_settings *s = &e->link->thread->fetchers->s;
-    struct partition_marks marks;
     struct brook_error error = {0};
+    int err = s->begin_cut ? s->begin_cut(s->arg, e->partition, lowest) : 0;
+    if (!err) {
+        err = over ? partition_start_over(e->partition, e->state.leader_epoch, offset, &error)
+                   : partition_truncate(e->partition, e->state.leader_epoch, offset, &error);
+        if (s->begin_cut)
+            s->end_cut(s->arg, e->partition);
+    }
+    if (err)
+        fetch_entry_back_off(e, -err, error.text);
+    return err;
+}
+
+static int cut(struct fetch_entry *e)
+{
+    struct partition_marks marks;
     struct question q = {.e = e};
     partition_marks(e->partition, &marks);
     ask(&q);
     tell_cut(e, &q, marks.high_watermark);
-    int err = s->before_cut ? s->before_cut(s->arg, e->partition, e->state.cut) : 0;
-    if (!err)
-        err = e->state.cut < q.log_start
-                  ? partition_start_over(e->partition, e->state.leader_epoch, e->state.cut, &error)
-                  : partition_truncate(e->partition, e->state.leader_epoch, e->state.cut, &error);
-    if (err) {
-        fetch_entry_back_off(e, -err, error.text);
+    int err = shorten(e, e->state.cut, e->state.cut, e->state.cut < q.log_start);
+    if (err)
         return err;
-    }
     q.ask = ask_cut;
     ask(&q);
     return 0;
@@ -143,18 +152,9 @@ static int cut(struct fetch_entry *e)
 /* The leader's log begins above our end: what we have is of no use to anybody. */
 static int skip(struct fetch_entry *e)
 {
-    const struct fetcher_settings *s = &e->link->thread->fetchers->s;
-    struct brook_error error = {0};
     struct question q = {.e = e};
     ask(&q);
-    if (e->state.start <= q.log_end)
-        return 0;
-    int err = s->before_cut ? s->before_cut(s->arg, e->partition, q.log_start) : 0;
-    if (!err)
-        err = partition_start_over(e->partition, e->state.leader_epoch, e->state.start, &error);
-    if (err)
-        fetch_entry_back_off(e, -err, error.text);
-    return err;
+    return e->state.start <= q.log_end ? 0 : shorten(e, q.log_start, e->state.start, true);
 }
 
 void fetch_entry_continue(struct fetch_entry *e)

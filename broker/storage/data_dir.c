@@ -341,6 +341,15 @@ int data_dir_raise_start(struct data_dir *dir, const char *topic, int32_t partit
     return save_some(dir, START_OFFSETS, NULL);
 }
 
+int data_dir_lower_recovery_point(struct data_dir *dir, const char *topic, int32_t partition, int64_t offset)
+{
+    struct known *k = find_known(dir, dir->known_count, topic, partition);
+    if (!k || k->offsets[RECOVERY_POINTS] <= offset)
+        return 0;
+    k->offsets[RECOVERY_POINTS] = offset;
+    return save_some(dir, RECOVERY_POINTS, NULL);
+}
+
 int data_dir_forget(struct data_dir *dir, const char *topic, int32_t partition)
 {
     struct known *k = find_known(dir, dir->known_count, topic, partition);

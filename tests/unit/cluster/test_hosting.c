@@ -130,7 +130,7 @@ static void begin(struct world *w, const char *name)
                                         .retention_check_ms = INT32_MAX,
                                         .defaults = &defaults,
                                         .diag = &w->diag};
-    struct hosting_events events = {opened, changed, closed, w};
+    struct hosting_events events = {opened, changed, closed, w, NULL};
     ck_assert_int_eq(inbox_init(&w->inbox), 0);
     ck_assert_int_eq(image_new(&defaults, &w->image), 0);
     put_topic(w);
