@@ -425,6 +425,13 @@ void cluster_delete_topic(struct cluster *c, const char *name, bool validate_onl
     pass_on(c, intent_new(INTENT_DELETE, name, 0, 0, NULL, validate_only, timeout_ms, inbox, cb, arg));
 }
 
+void cluster_alter_config(struct cluster *c, const char *name, const struct znode_config *changes,
+                          bool validate_only, int timeout_ms, struct inbox *inbox, cluster_topic_callback *cb,
+                          void *arg)
+{
+    pass_on(c, intent_new(INTENT_ALTER, name, 0, 0, changes, validate_only, timeout_ms, inbox, cb, arg));
+}
+
 void cluster_add_partitions(struct cluster *c, const char *name, int32_t partitions, bool validate_only,
                             int timeout_ms, struct inbox *inbox, cluster_topic_callback *cb, void *arg)
 {

@@ -91,6 +91,11 @@ void cluster_create_topic(struct cluster *cluster, const struct cluster_new_topi
                           int timeout_ms, struct inbox *inbox, cluster_topic_callback *cb, void *arg);
 void cluster_delete_topic(struct cluster *cluster, const char *name, bool validate_only, int timeout_ms,
                           struct inbox *inbox, cluster_topic_callback *cb, void *arg);
+/* `changes`: settings of the topic's own to be set, or taken away (value NULL). Answered when this broker's view has
+ * them. -BROOK_E_INVALID_CONFIG with a sentence that names the key. */
+void cluster_alter_config(struct cluster *cluster, const char *name, const struct znode_config *changes,
+                          bool validate_only, int timeout_ms, struct inbox *inbox, cluster_topic_callback *cb,
+                          void *arg);
 void cluster_add_partitions(struct cluster *cluster, const char *name, int32_t partitions, bool validate_only,
                             int timeout_ms, struct inbox *inbox, cluster_topic_callback *cb, void *arg);
 #endif

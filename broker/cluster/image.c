@@ -211,6 +211,7 @@ static struct image_topic *topic_new(struct image *image, const char *name)
     topic->image = image;
     topic->name = strdup(name);
     topic->config = image->defaults;
+    topic->config_zxid = -1;
     topic->is_being_deleted = image_is_deleting(image, name);
     if (!topic->name || insert(image, topic)) {
         topic_free(topic);

@@ -43,6 +43,7 @@ struct image_topic {
     struct znode_topic node;
     int32_t node_version;
     struct topic_config config;
+    int64_t config_zxid; /* of the last change of the znode that it was read from; -1: there was none */
     struct image_partition *partitions; /* node.partitions_count */
     bool is_being_deleted;
     /* The controller's notes about the directories above the states. */

@@ -28,7 +28,7 @@ struct intents_settings {
     int32_t replicas_default;
 };
 
-enum intent_kind { INTENT_CREATE, INTENT_DELETE, INTENT_ADD_PARTITIONS };
+enum intent_kind { INTENT_CREATE, INTENT_DELETE, INTENT_ADD_PARTITIONS, INTENT_ALTER };
 
 /* Everything is copied. Never NULL: without memory the intent is answered so when it is submitted. `config`
  * may be NULL. */

@@ -73,6 +73,11 @@ static const struct setting *find_setting(const char *key)
     return NULL;
 }
 
+bool topic_config_knows(const char *key)
+{
+    return find_setting(key) != NULL;
+}
+
 static int64_t load(const struct topic_config *config, const struct setting *s)
 {
     const char *at = (const char *)config + s->position;

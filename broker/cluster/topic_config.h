@@ -27,6 +27,8 @@ int topic_config_apply(const struct topic_config *defaults, const struct znode_c
  * be used are left out. Returns how many those were; `error` then says what is wrong with the first. */
 size_t topic_config_apply_usable(const struct topic_config *defaults, const struct znode_config *entries,
                                  struct topic_config *ret, struct brook_error *error);
+/* Whether there is a setting of that name. */
+bool topic_config_knows(const char *key);
 /* A mode of durability by its name. Returns false when there is none of that name. */
 bool topic_config_parse_durability(const char *name, int32_t *ret_mode);
 /* What was left to depend on the number of replicas (the least that a partition has) is decided. */
