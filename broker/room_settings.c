@@ -80,6 +80,8 @@ struct cluster_settings room_settings_cluster(const struct settings *s)
                                    .file_delete_delay_ms = s->log_segment_delete_delay_ms},
                            .durability = durability(s),
                            .message_bytes_max = s->message_max_bytes,
-                           .min_insync_replicas = s->min_insync_replicas},
+                           .min_insync_replicas = s->min_insync_replicas,
+                           .timestamp_before_ms_max = s->log_message_timestamp_before_max_ms,
+                           .timestamp_after_ms_max = s->log_message_timestamp_after_max_ms},
     };
 }

@@ -39,6 +39,8 @@ struct settings {
     int64_t log_retention_ms;
     int32_t log_retention_hours;
     int64_t log_retention_bytes;
+    int64_t log_message_timestamp_before_max_ms;
+    int64_t log_message_timestamp_after_max_ms;
     int64_t log_retention_check_interval_ms;
     int32_t log_index_size_max_bytes;
     int32_t log_index_interval_bytes;

@@ -69,6 +69,14 @@ const struct setting settings_table[] = {
     LONG("log.dir.min.free.bytes", log_dir_min_free_bytes, "67108864", 0, (int64_t)1 << 50, "bytes", STATIC,
          "A data directory with less room takes no records and no new partitions. It is what retention, checkpoints and "
          "the next start write into. 0: only what a failed write says counts."),
+    LONG("log.message.timestamp.before.max.ms", log_message_timestamp_before_max_ms, "9223372036854775807", 0,
+         INT64_MAX, "ms", STATIC,
+         "A batch whose first record is stamped so much before the broker's clock is refused (INVALID_TIMESTAMP). Topics "
+         "may say otherwise (message.timestamp.before.max.ms)."),
+    LONG("log.message.timestamp.after.max.ms", log_message_timestamp_after_max_ms, "3600000", 0, INT64_MAX, "ms",
+         STATIC,
+         "And one that has a stamp so much ahead of it: mostly microseconds where milliseconds belong. Topics may say "
+         "otherwise (message.timestamp.after.max.ms)."),
     CHOICE("log.durability", log_durability, NULL, "fsync|replicated|interval", STATIC,
            "What an acknowledgement of acks=all means: on stable storage; in the page cache of the replicas in "
            "sync; or likewise, but shown to consumers once flushed. Topics may say otherwise (durability). "

@@ -17,6 +17,8 @@ struct topic_config {
     int32_t message_bytes_max;    /* max.message.bytes */
     int32_t min_insync_replicas;  /* min.insync.replicas */
     int32_t unclean_election;     /* unclean.leader.election.enable: 0 or 1 */
+    int64_t timestamp_before_ms_max; /* message.timestamp.before.max.ms */
+    int64_t timestamp_after_ms_max;  /* message.timestamp.after.max.ms */
 };
 
 /* Apply `entries` over `defaults`. Unknown keys and bad values are refused with -BROOK_E_INVALID_CONFIG and a

@@ -175,7 +175,10 @@ void fake_cluster_free(struct cluster *c)
 
 void fake_cluster_topic_defaults(struct topic_config *config)
 {
-    *config = (struct topic_config){.message_bytes_max = 2 << 20, .min_insync_replicas = 1};
+    *config = (struct topic_config){.message_bytes_max = 2 << 20,
+                                    .min_insync_replicas = 1,
+                                    .timestamp_before_ms_max = INT64_MAX,
+                                    .timestamp_after_ms_max = INT64_MAX};
     log_settings_default(&config->log);
 }
 

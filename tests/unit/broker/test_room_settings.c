@@ -44,6 +44,8 @@ static const struct place places[] = {
     IN("log.index.interval.bytes", 5001, cluster.topic_defaults.log.index_interval_bytes),
     IN("log.segment.delete.delay.ms", 40001, cluster.topic_defaults.log.file_delete_delay_ms),
     IN("log.dir.min.free.bytes", 40002, cluster.free_bytes_min),
+    IN("log.message.timestamp.before.max.ms", 40003, cluster.topic_defaults.timestamp_before_ms_max),
+    IN("log.message.timestamp.after.max.ms", 40004, cluster.topic_defaults.timestamp_after_ms_max),
     IN("log.flush.interval.messages", 10001, cluster.topic_defaults.durability.flush_messages),
     IN("log.flush.interval.ms", 1001, cluster.topic_defaults.durability.flush_ms),
     IN("max.connections", 2001, net.connections_max),

@@ -57,6 +57,10 @@ static const struct {
     {"min.insync.replicas", "0", false},
     {"min.insync.replicas", "1", true},
     {"min.insync.replicas", "33", false},
+    {"message.timestamp.before.max.ms", "0", true},
+    {"message.timestamp.before.max.ms", "-1", false},
+    {"message.timestamp.after.max.ms", "9223372036854775807", true},
+    {"message.timestamp.after.max.ms", "-1", false},
     {"durability", "fsync", true},
     {"durability", "replicated", true},
     {"durability", "interval", true},
@@ -115,7 +119,7 @@ START_TEST(what_is_set_is_what_is_shown_and_nothing_else_moves)
     struct topic_config base = defaults();
     struct collected before = {.count = 0};
     topic_config_visit(&base, collect, &before);
-    ck_assert_uint_eq(before.count, 12);
+    ck_assert_uint_eq(before.count, 14);
     for (size_t i = 0; i < before.count; i++) {
         char key[128], line[160];
         snprintf(key, sizeof key, "%.*s", (int)strcspn(before.text[i], "="), before.text[i]);
