@@ -119,7 +119,7 @@ START_TEST(what_is_set_is_what_is_shown_and_nothing_else_moves)
     struct topic_config base = defaults();
     struct collected before = {.count = 0};
     topic_config_visit(&base, collect, &before);
-    ck_assert_uint_eq(before.count, 14);
+    ck_assert_uint_eq(before.count, 15);
     for (size_t i = 0; i < before.count; i++) {
         char key[128], line[160];
         snprintf(key, sizeof key, "%.*s", (int)strcspn(before.text[i], "="), before.text[i]);
@@ -130,6 +130,8 @@ START_TEST(what_is_set_is_what_is_shown_and_nothing_else_moves)
             value = "7";
         else if (!strcmp(key, "durability"))
             value = "interval";
+        else if (!strcmp(key, "unclean.leader.election.enable"))
+            value = "true";
         ck_assert_int_eq(apply(key, value, &config, NULL), 0);
         topic_config_visit(&config, collect, &after);
         snprintf(line, sizeof line, "%s=%s", key, value);
