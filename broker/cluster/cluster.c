@@ -354,6 +354,7 @@ static void free_all(struct cluster *c)
     end_coordination(c);
     intents_free(c->intents);
     controller_driver_free(c->controller);
+    ends_free(c->ends);
     state_reader_free(c->reader);
     view_unref(c->view);
     image_free(c->image);

@@ -31,6 +31,9 @@ struct cluster_settings {
     int disk_threads_count;
     int32_t partitions_default;    /* num.partitions */
     int32_t replicas_default;      /* default.replication.factor */
+    bool rebalance_leaders;        /* auto.leader.rebalance.enable */
+    int64_t rebalance_interval_ms; /* leader.imbalance.check.interval.seconds */
+    int64_t absent_wait_ms;        /* leader.election.absent.wait.ms */
     int64_t retention_check_ms;    /* log.retention.check.interval.ms */
     int64_t free_bytes_min;        /* log.dir.min.free.bytes */
     int64_t controlled_shutdown_ms_max; /* for ZooKeeper to confirm that the broker has left */

@@ -11,6 +11,7 @@
 
 #include "broker/cluster/cluster.h"
 #include "broker/cluster/controller_driver.h"
+#include "broker/cluster/ends.h"
 #include "broker/cluster/hosting.h"
 #include "broker/cluster/image.h"
 #include "broker/cluster/intents.h"
@@ -64,6 +65,7 @@ struct cluster {
     struct registry *registry;
     struct controller_seat *seat;
     struct controller_driver *controller;
+    struct ends *ends;
     struct served *served;
     struct offsets *offsets;
     struct intents *intents;

@@ -85,6 +85,8 @@ static void change_announced(void *arg, const struct znode_change *change)
 {
     struct cluster *c = arg;
     state_reader_read_change(c->reader, change);
+    for (size_t i = 0; i < change->ends_count; i++)
+        controller_driver_read_ends(c->controller, change->ends[i]);
 }
 
 static void changes_lost(void *arg)

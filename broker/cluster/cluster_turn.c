@@ -61,6 +61,9 @@ int cluster_turn_new(struct cluster *c)
         .image = c->image,
         .reader = c->reader,
         .diag = c->s.diag,
+        .rebalance_leaders = c->s.rebalance_leaders,
+        .rebalance_interval_ms = c->s.rebalance_interval_ms,
+        .absent_wait_ms = c->s.absent_wait_ms,
         .outdated = controller_outdated,
         .arg = c,
     };
@@ -73,7 +76,10 @@ int cluster_turn_new(struct cluster *c)
         .partitions_default = c->s.partitions_default,
         .replicas_default = c->s.replicas_default,
     };
+    struct ends_settings ends = {c->coordinator, &c->inbox, c->image, c->hosting, c->s.broker_id};
     err = controller_driver_new(&controller, &c->controller);
+    if (!err)
+        err = ends_new(&ends, &c->ends);
     if (!err)
         err = intents_new(&intents, &c->intents);
     if (!err)
@@ -98,6 +104,7 @@ void cluster_hosting_changed(void *arg, const char *topic, int32_t number)
         return;
     hosting_follow_one(c->hosting, found, number);
     image_touch(found);
+    ends_consider(c->ends, found);
     served_may_differ(c, found);
 }
 
@@ -149,6 +156,7 @@ static void follow_changed(struct cluster *c)
     for (struct image_topic *topic; (topic = image_take_changed(c->image)) != NULL;) {
         hosting_follow(c->hosting, topic);
         controller_driver_consider(c->controller, topic);
+        ends_consider(c->ends, topic);
         served_may_differ(c, topic);
         c->view_is_due = true;
     }
@@ -386,6 +394,8 @@ int64_t cluster_turn(struct cluster *c, int64_t now_ms)
     if (!c->is_draining && !c->has_failed) {
         next = sooner(next, give_up_unwanted(c, now_ms));
         next = sooner(next, controller_driver_run(c->controller, now_ms));
+        if (c->is_registered && state_reader_is_idle(c->reader))
+            next = sooner(next, ends_tick(c->ends, registry_broker_epoch(c->registry), now_ms));
         update_all_served(c, now_ms);
         next = sooner(next, c->served_is_due ? c->served_ms : INT64_MAX);
         next = sooner(next, served_tick(c->served, now_ms));
