@@ -72,6 +72,7 @@ struct cluster_settings room_settings_cluster(const struct settings *s)
         .rebalance_leaders = !strcmp(s->auto_rebalance, "true"),
         .rebalance_interval_ms = (int64_t)s->rebalance_interval_s * 1000,
         .absent_wait_ms = s->absent_wait_ms,
+        .replication_quota_bytes = s->replication_quota_bytes,
         .retention_check_ms = s->log_retention_check_interval_ms,
         .free_bytes_min = s->log_dir_min_free_bytes,
         .controlled_shutdown_ms_max = s->controlled_shutdown_max_ms,

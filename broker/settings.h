@@ -35,6 +35,7 @@ struct settings {
     char *auto_rebalance;
     int32_t rebalance_interval_s;
     int32_t absent_wait_ms;
+    int64_t replication_quota_bytes;
     int32_t message_max_bytes;
     /* logs */
     int64_t log_segment_bytes;

@@ -86,6 +86,11 @@ struct offsets *cluster_offsets(struct cluster *c)
     return c->offsets;
 }
 
+int64_t cluster_replication_quota(const struct cluster *c)
+{
+    return quota_bytes(c->quota);
+}
+
 const struct topic_config *cluster_topic_defaults(const struct cluster *c)
 {
     return &c->s.topic_defaults;
@@ -340,6 +345,7 @@ static void end_coordination(struct cluster *c)
     observation_free(c->brokers_watch);
     observation_free(c->deletions_watch);
     observation_free(c->topics_watch);
+    quota_stop(c->quota);
     changes_free(c->changes);
     controller_seat_free(c->seat);
     registry_free(c->registry);
@@ -355,6 +361,7 @@ static void free_all(struct cluster *c)
     intents_free(c->intents);
     controller_driver_free(c->controller);
     ends_free(c->ends);
+    quota_free(c->quota);
     state_reader_free(c->reader);
     view_unref(c->view);
     image_free(c->image);

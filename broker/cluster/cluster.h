@@ -34,6 +34,7 @@ struct cluster_settings {
     bool rebalance_leaders;        /* auto.leader.rebalance.enable */
     int64_t rebalance_interval_ms; /* leader.imbalance.check.interval.seconds */
     int64_t absent_wait_ms;        /* leader.election.absent.wait.ms */
+    int64_t replication_quota_bytes; /* replication.quota.bytes, unless ZooKeeper says otherwise */
     int64_t retention_check_ms;    /* log.retention.check.interval.ms */
     int64_t free_bytes_min;        /* log.dir.min.free.bytes */
     int64_t controlled_shutdown_ms_max; /* for ZooKeeper to confirm that the broker has left */
@@ -71,6 +72,10 @@ struct offsets *cluster_offsets(struct cluster *cluster);
 const struct topic_config *cluster_topic_defaults(const struct cluster *cluster);
 /* Registered and serving; else a sentence why not. Any thread. */
 bool cluster_is_ready(struct cluster *cluster, struct brook_error *why);
+
+/* replication.quota.bytes as it is now: bytes per second for replicas that are not in sync yet, 0: no limit. Any
+ * thread, an atomic load. */
+int64_t cluster_replication_quota(const struct cluster *cluster);
 
 /* ---- administrative intents ------------------------------------------------------------------------------ */
 

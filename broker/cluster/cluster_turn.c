@@ -81,6 +81,8 @@ int cluster_turn_new(struct cluster *c)
     if (!err)
         err = ends_new(&ends, &c->ends);
     if (!err)
+        err = quota_new(c->s.replication_quota_bytes, c->s.diag, &c->quota);
+    if (!err)
         err = intents_new(&intents, &c->intents);
     if (!err)
         err = offsets_new(c->coordinator, &c->inbox, &c->offsets);
@@ -345,7 +347,7 @@ void cluster_drop_views(struct cluster *c)
 
 static void judge_readiness(struct cluster *c)
 {
-    if (c->is_draining || c->has_failed)
+    if (c->is_leaving || c->is_draining || c->has_failed)
         return;
     if (!c->is_connected)
         cluster_set_ready(c, c->was_registered ? "the connection to ZooKeeper is lost"
@@ -401,6 +403,7 @@ int64_t cluster_turn(struct cluster *c, int64_t now_ms)
         next = sooner(next, served_tick(c->served, now_ms));
         next = sooner(next, reread(c, now_ms));
     }
+    next = sooner(next, cluster_leave(c, now_ms));
     next = sooner(next, publish(c, now_ms));
     next = sooner(next, intents_tick(c->intents, now_ms, view_is_current(c)));
     next = sooner(next, hosting_tick(c->hosting, now_ms));

@@ -361,6 +361,29 @@ START_TEST(unclean_election_is_held_only_when_asked_for)
 }
 END_TEST
 
+/* Nothing waits for a death: whoever leads next does so before the broker has gone, which leaves the ISR, where a dead
+ * one would stay until its leader drops it. */
+START_TEST(broker_that_stops_hands_over_first)
+{
+    struct world *w = world_begin(zk, "/drain");
+    start(w, 3);
+    put_topic(w, TOPIC("[1,2,3]") "}");
+    wait_state(w, "t", 1, "123");
+    node_stop(w, world_node(w, 1)); /* the controller as well */
+    struct znode_state state = read_state(w, "t", NULL);
+    ck_assert_int_eq(state.leader, 2);
+    ck_assert_int_eq(state.isr_count, 2);
+    ck_assert_int_eq(state.leader_epoch, 1);
+    node_stop(w, world_node(w, 3));
+    wait_state(w, "t", 2, "2");
+    node_stop(w, world_node(w, 2)); /* there is nobody to hand over to */
+    wait_state(w, "t", 2, "2");
+    for (int32_t id = 1; id <= 3; id++)
+        ck_assert_int_eq(world_node(w, id)->warnings, 0);
+    world_end(w);
+}
+END_TEST
+
 /* ---- in doubt --------------------------------------------------------------------------------------- */
 
 struct appending {
@@ -471,6 +494,7 @@ int main(void)
         SUITE_TEST_SLOW(preferred_replica_leads_again_when_asked_or_when_it_is_time, 60),
         SUITE_TEST_SLOW(leaders_are_given_back_when_it_is_time, 60),
         SUITE_TEST_SLOW(unclean_election_is_held_only_when_asked_for, 60),
+        SUITE_TEST_SLOW(broker_that_stops_hands_over_first, 60),
         SUITE_TEST_SLOW(longest_log_leads_after_a_power_cut_of_all_in_sync, 60),
         SUITE_TEST_SLOW(replica_that_stays_away_is_not_waited_for_for_ever, 60),
         SUITE_TEST_SLOW(new_controller_compares_what_was_told, 60),
