@@ -69,6 +69,7 @@ struct cluster_settings room_settings_cluster(const struct settings *s)
         .disk_threads_count = s->num_disk_threads,
         .partitions_default = s->num_partitions,
         .replicas_default = s->default_replication_factor,
+        .replicas_max = CLUSTER_REPLICAS_MAX,
         .rebalance_leaders = !strcmp(s->auto_rebalance, "true"),
         .rebalance_interval_ms = (int64_t)s->rebalance_interval_s * 1000,
         .absent_wait_ms = s->absent_wait_ms,

@@ -16,7 +16,7 @@ struct data_dir;
 struct diag;
 struct offsets;
 
-/* Of a partition: this version keeps one. */
+/* Of a partition: this version keeps one. More is refused to whoever asks for it: the only place that says so. */
 #define CLUSTER_REPLICAS_MAX 1
 
 struct cluster_settings {
@@ -31,6 +31,7 @@ struct cluster_settings {
     int disk_threads_count;
     int32_t partitions_default;    /* num.partitions */
     int32_t replicas_default;      /* default.replication.factor */
+    int32_t replicas_max;          /* of a partition, at most ZNODE_REPLICAS_MAX; 1: partitions are not moved, either */
     bool rebalance_leaders;        /* auto.leader.rebalance.enable */
     int64_t rebalance_interval_ms; /* leader.imbalance.check.interval.seconds */
     int64_t absent_wait_ms;        /* leader.election.absent.wait.ms */
@@ -101,4 +102,25 @@ void cluster_delete_topic(struct cluster *cluster, const char *name, bool valida
                           struct inbox *inbox, cluster_topic_callback *cb, void *arg);
 void cluster_add_partitions(struct cluster *cluster, const char *name, int32_t partitions, bool validate_only,
                             int timeout_ms, struct inbox *inbox, cluster_topic_callback *cb, void *arg);
+
+/* ---- petitions to the controller ----------------------------------------------------------------------- */
+
+/* What is to be added to /admin/reassign_partitions or /admin/preferred_replica_election. */
+struct cluster_petition {
+    enum znode_wish_kind kind;
+    const struct znode_wishes *wishes; /* checked here */
+    int64_t quota_bytes;               /* with a plan: replication.quota.bytes of all brokers; -1: as it is */
+    bool validate_only;
+};
+struct cluster_petition_result {
+    struct brook_error error;         /* of the whole; code 0: look at the others */
+    const struct brook_error *errors; /* per wish, in their order; code 0: done. Good during the callback */
+    size_t count;
+};
+typedef void cluster_petition_callback(void *arg, const struct cluster_petition_result *result);
+
+/* Answered once on `inbox`: when the controller has taken the plan over, or held the elections (or at `timeout_ms`:
+ * -BROOK_E_TIMED_OUT, what was written stays). Arguments are copied. */
+void cluster_petition(struct cluster *cluster, const struct cluster_petition *what, int timeout_ms,
+                      struct inbox *inbox, cluster_petition_callback *cb, void *arg);
 #endif

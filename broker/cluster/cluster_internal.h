@@ -15,6 +15,7 @@
 #include "broker/cluster/hosting.h"
 #include "broker/cluster/image.h"
 #include "broker/cluster/intents.h"
+#include "broker/cluster/petitions.h"
 #include "broker/cluster/quota.h"
 #include "broker/cluster/state_reader.h"
 #include "coordination/changes.h"
@@ -67,6 +68,7 @@ struct cluster {
     struct controller_seat *seat;
     struct controller_driver *controller;
     struct ends *ends;
+    struct petitions *petitions;
     struct quota *quota;
     struct served *served;
     struct offsets *offsets;

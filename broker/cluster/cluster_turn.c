@@ -75,9 +75,13 @@ int cluster_turn_new(struct cluster *c)
         .defaults = &c->s.topic_defaults,
         .partitions_default = c->s.partitions_default,
         .replicas_default = c->s.replicas_default,
+        .replicas_max = c->s.replicas_max,
     };
     struct ends_settings ends = {c->coordinator, &c->inbox, c->image, c->hosting, c->s.broker_id};
+    struct petitions_settings petitions = {c->coordinator, &c->inbox, c->image, c->reader, c->s.replicas_max};
     err = controller_driver_new(&controller, &c->controller);
+    if (!err)
+        err = petitions_new(&petitions, &c->petitions);
     if (!err)
         err = ends_new(&ends, &c->ends);
     if (!err)
@@ -228,6 +232,15 @@ static void fill_partition(const void *arg, int32_t number, struct view_partitio
         .isr = p->isr,
         .local = hosting_find(at->cluster->hosting, at->topic, number),
     };
+    const struct znode_move *move = znode_topic_move(&at->topic->node, number);
+    if (!move)
+        return;
+    ret->adding_count = move->adding.count;
+    ret->adding = move->adding.brokers;
+    ret->removing_count = move->removing.count;
+    ret->removing = move->removing.brokers;
+    ret->target_count = move->target.count;
+    ret->target = move->target.brokers;
 }
 
 static struct view_block *make_block(struct cluster *c, const struct image_topic *topic)
@@ -405,6 +418,7 @@ int64_t cluster_turn(struct cluster *c, int64_t now_ms)
     }
     next = sooner(next, cluster_leave(c, now_ms));
     next = sooner(next, publish(c, now_ms));
+    next = sooner(next, petitions_tick(c->petitions, now_ms, state_reader_is_idle(c->reader)));
     next = sooner(next, intents_tick(c->intents, now_ms, view_is_current(c)));
     next = sooner(next, hosting_tick(c->hosting, now_ms));
     judge_readiness(c);

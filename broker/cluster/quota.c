@@ -67,7 +67,7 @@ static int64_t parse(const char *text)
     return value < 0 || errno || *end ? -1 : value;
 }
 
-static int64_t read(const struct quota *q, const struct coordinator_reply *reply)
+static int64_t read_node(const struct quota *q, const struct coordinator_reply *reply)
 {
     struct znode_config config;
     struct brook_error error;
@@ -93,14 +93,14 @@ static int64_t read(const struct quota *q, const struct coordinator_reply *reply
 static void all_observed(void *arg, const struct coordinator_reply *reply)
 {
     struct quota *q = arg;
-    q->of_all = read(q, reply);
+    q->of_all = read_node(q, reply);
     settle(q);
 }
 
 static void this_observed(void *arg, const struct coordinator_reply *reply)
 {
     struct quota *q = arg;
-    q->of_this = read(q, reply);
+    q->of_this = read_node(q, reply);
     settle(q);
 }
 

@@ -19,6 +19,9 @@ void handle_add_partitions(struct request *r);
 void handle_describe_configs(struct request *r);
 void handle_list_groups(struct request *r);
 void handle_describe_groups(struct request *r);
+void handle_elect_leaders(struct request *r);
+void handle_reassign(struct request *r);
+void handle_list_reassignments(struct request *r);
 void handle_epoch_end(struct request *r);
 void handle_delete_records(struct request *r);
 
