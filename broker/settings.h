@@ -31,6 +31,11 @@ struct settings {
     int32_t num_partitions;
     int32_t default_replication_factor;
     int32_t min_insync_replicas;
+    char *unclean_election;
+    char *auto_rebalance;
+    int32_t rebalance_interval_s;
+    int32_t absent_wait_ms;
+    int64_t replication_quota_bytes;
     int32_t message_max_bytes;
     /* logs */
     int64_t log_segment_bytes;

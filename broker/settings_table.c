@@ -44,6 +44,19 @@ const struct setting settings_table[] = {
     INT("min.insync.replicas", min_insync_replicas, "1", 1, 32, "replicas", STATIC,
         "Produces with acks=all are refused below so many replicas in sync; topics may say otherwise. Not "
         "more than one in this version."),
+    CHOICE("unclean.leader.election.enable", unclean_election, "false", "false|true", STATIC,
+           "Whether a replica that is not in sync may lead when no other is left: acknowledged records may be lost. "
+           "Topics may say otherwise."),
+    CHOICE("auto.leader.rebalance.enable", auto_rebalance, "true", "false|true", STATIC,
+           "Give leadership back to preferred replicas (the first of each list) that are in sync again."),
+    INT("leader.imbalance.check.interval.seconds", rebalance_interval_s, "300", 1, 86400, "s", STATIC,
+        "How often that is looked at."),
+    INT("leader.election.absent.wait.ms", absent_wait_ms, "30000", 0, 86400000, "ms", STATIC,
+        "When all replicas in sync were stopped uncleanly, how long one that is away is waited for before the longest "
+        "log of the others leads."),
+    LONG("replication.quota.bytes", replication_quota_bytes, "0", 0, INT64_MAX, "bytes/s", STATIC,
+         "How much the broker pulls from leaders for replicas that are not in sync yet. 0: as much as it can. "
+         "/config/brokers in ZooKeeper may say otherwise (brook cluster reassign --throttle)."),
     INT("message.max.bytes", message_max_bytes, "2097152", 100, 1073741824, "bytes", STATIC,
         "Largest record batch taken; topics may say otherwise (max.message.bytes)."),
 

@@ -87,6 +87,11 @@ void hosting_follow(struct hosting *hosting, const struct image_topic *topic);
 void hosting_follow_one(struct hosting *hosting, const struct image_topic *topic, int32_t number);
 /* The partition if it is hosted here and open; borrowed. NULL: not (yet). */
 struct partition *hosting_find(struct hosting *hosting, const struct image_topic *topic, int32_t number);
+/* How far the log of a partition without a leader goes, once the state that says so is in force here (it is neither
+ * led nor followed): the epoch of the last record and the log end offset, -1 and -1 when it can not be read. Returns
+ * false while that is not known yet; `changed` tells when it may be. */
+bool hosting_end(struct hosting *hosting, const struct image_topic *topic, int32_t number, int32_t *ret_last_epoch,
+                 int64_t *ret_end);
 /* Whether it is led here. */
 bool hosting_leads(struct hosting *hosting, const struct image_topic *topic, int32_t number);
 

@@ -312,10 +312,14 @@ static bool check_counts(struct intent *i)
              i->partitions, ZNODE_PARTITIONS_MAX);
         return false;
     }
-    if (i->replicas != CLUSTER_REPLICAS_MAX) {
-        fail(i, BROOK_E_INVALID_REPLICATION,
-             "topic %s: %" PRId32 " replicas asked for; this version keeps one replica", i->topic,
-             i->replicas);
+    int32_t most = i->all->s.replicas_max;
+    if (i->replicas < 1 || i->replicas > most) {
+        if (most == 1)
+            fail(i, BROOK_E_INVALID_REPLICATION,
+                 "topic %s: %" PRId32 " replicas asked for; this version keeps one replica", i->topic, i->replicas);
+        else
+            fail(i, BROOK_E_INVALID_REPLICATION, "topic %s: %" PRId32 " replicas; allowed are 1 to %" PRId32,
+                 i->topic, i->replicas, most);
         return false;
     }
     return true;

@@ -26,6 +26,7 @@ struct intents_settings {
     const struct topic_config *defaults;
     int32_t partitions_default;
     int32_t replicas_default;
+    int32_t replicas_max;
 };
 
 enum intent_kind { INTENT_CREATE, INTENT_DELETE, INTENT_ADD_PARTITIONS, INTENT_ALTER };

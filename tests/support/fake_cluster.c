@@ -386,3 +386,27 @@ void cluster_add_partitions(struct cluster *c, const char *name, int32_t partiti
 {
     refuse("add partitions to", name, inbox, cb, arg);
 }
+
+struct petition_answer {
+    struct inbox_item item;
+    cluster_petition_callback *cb;
+    void *arg;
+};
+
+static void answer_petition(struct inbox_item *item)
+{
+    struct petition_answer *a = CONTAINER_OF(item, struct petition_answer, item);
+    struct cluster_petition_result result = {0};
+    brook_error_set(&result.error, BROOK_E_UNSUPPORTED, "this cluster has no controller");
+    a->cb(a->arg, &result);
+    free(a);
+}
+
+void cluster_petition(struct cluster *c, const struct cluster_petition *what, int timeout_ms, struct inbox *inbox,
+                      cluster_petition_callback *cb, void *arg)
+{
+    struct petition_answer *a = malloc(sizeof *a);
+    ck_assert_ptr_nonnull(a);
+    *a = (struct petition_answer){.item.run = answer_petition, .cb = cb, .arg = arg};
+    inbox_post(inbox, &a->item);
+}
