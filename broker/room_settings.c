@@ -1,5 +1,6 @@
 #include "broker/room_settings.h"
 
+#include <string.h>
 #include <unistd.h>
 
 struct handler_settings room_settings_handlers(const struct settings *s)
@@ -68,6 +69,11 @@ struct cluster_settings room_settings_cluster(const struct settings *s)
         .disk_threads_count = s->num_disk_threads,
         .partitions_default = s->num_partitions,
         .replicas_default = s->default_replication_factor,
+        .replicas_max = CLUSTER_REPLICAS_MAX,
+        .rebalance_leaders = !strcmp(s->auto_rebalance, "true"),
+        .rebalance_interval_ms = (int64_t)s->rebalance_interval_s * 1000,
+        .absent_wait_ms = s->absent_wait_ms,
+        .replication_quota_bytes = s->replication_quota_bytes,
         .retention_check_ms = s->log_retention_check_interval_ms,
         .free_bytes_min = s->log_dir_min_free_bytes,
         .replication = {.fetchers = s->num_replica_fetchers,
@@ -76,7 +82,6 @@ struct cluster_settings room_settings_cluster(const struct settings *s)
                         .fetch_partition_bytes = (uint32_t)s->replica_fetch_max_bytes,
                         .fetch_wait_ms_max = (uint32_t)s->replica_fetch_wait_max_ms,
                         .fetch_timeout_ms = s->replica_socket_timeout_ms,
-                        .quota_bytes_per_s = s->replication_quota_bytes,
                         .frame_bytes_max = (uint32_t)s->socket_request_max_bytes},
         .controlled_shutdown_ms_max = s->controlled_shutdown_max_ms,
         .topic_defaults = {.log = {.segment_bytes = s->log_segment_bytes,
@@ -88,6 +93,9 @@ struct cluster_settings room_settings_cluster(const struct settings *s)
                                    .file_delete_delay_ms = s->log_segment_delete_delay_ms},
                            .durability = durability(s),
                            .message_bytes_max = s->message_max_bytes,
-                           .min_insync_replicas = s->min_insync_replicas},
+                           .min_insync_replicas = s->min_insync_replicas,
+                           .timestamp_before_ms_max = s->log_message_timestamp_before_max_ms,
+                           .timestamp_after_ms_max = s->log_message_timestamp_after_max_ms,
+                           .unclean_election = !strcmp(s->unclean_election, "true")},
     };
 }

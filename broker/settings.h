@@ -37,6 +37,10 @@ struct settings {
     int32_t replica_fetch_response_max_bytes;
     int32_t replica_fetch_wait_max_ms;
     int32_t replica_socket_timeout_ms;
+    char *unclean_election;
+    char *auto_rebalance;
+    int32_t rebalance_interval_s;
+    int32_t absent_wait_ms;
     int64_t replication_quota_bytes;
     int32_t message_max_bytes;
     /* logs */
@@ -46,6 +50,8 @@ struct settings {
     int64_t log_retention_ms;
     int32_t log_retention_hours;
     int64_t log_retention_bytes;
+    int64_t log_message_timestamp_before_max_ms;
+    int64_t log_message_timestamp_after_max_ms;
     int64_t log_retention_check_interval_ms;
     int32_t log_index_size_max_bytes;
     int32_t log_index_interval_bytes;

@@ -56,8 +56,19 @@ const struct setting settings_table[] = {
         "A leader that has nothing new answers a follower after so long."),
     INT("replica.socket.timeout.ms", replica_socket_timeout_ms, "30000", 100, 600000, "ms", STATIC,
         "A leader that does not answer for so much longer is asked again on a new connection."),
-    LONG("replication.quota.bytes", replication_quota_bytes, "0", 0, (int64_t)1 << 50, "bytes/s", STATIC,
-         "What replicas that are not in sync may take in, so that catching up leaves room for the others. 0: no bound."),
+    CHOICE("unclean.leader.election.enable", unclean_election, "false", "false|true", STATIC,
+           "Whether a replica that is not in sync may lead when no other is left: acknowledged records may be lost. "
+           "Topics may say otherwise."),
+    CHOICE("auto.leader.rebalance.enable", auto_rebalance, "true", "false|true", STATIC,
+           "Give leadership back to preferred replicas (the first of each list) that are in sync again."),
+    INT("leader.imbalance.check.interval.seconds", rebalance_interval_s, "300", 1, 86400, "s", STATIC,
+        "How often that is looked at."),
+    INT("leader.election.absent.wait.ms", absent_wait_ms, "30000", 0, 86400000, "ms", STATIC,
+        "When all replicas in sync were stopped uncleanly, how long one that is away is waited for before the longest "
+        "log of the others leads."),
+    LONG("replication.quota.bytes", replication_quota_bytes, "0", 0, INT64_MAX, "bytes/s", STATIC,
+         "How much the broker pulls from leaders for replicas that are not in sync yet. 0: as much as it can. "
+         "/config/brokers in ZooKeeper may say otherwise (brook cluster reassign --throttle)."),
     INT("message.max.bytes", message_max_bytes, "2097152", 100, 1073741824, "bytes", STATIC,
         "Largest record batch taken; topics may say otherwise (max.message.bytes)."),
 
@@ -83,6 +94,14 @@ const struct setting settings_table[] = {
     LONG("log.dir.min.free.bytes", log_dir_min_free_bytes, "67108864", 0, (int64_t)1 << 50, "bytes", STATIC,
          "A data directory with less room takes no records and no new partitions. It is what retention, checkpoints and "
          "the next start write into. 0: only what a failed write says counts."),
+    LONG("log.message.timestamp.before.max.ms", log_message_timestamp_before_max_ms, "9223372036854775807", 0,
+         INT64_MAX, "ms", STATIC,
+         "A batch whose first record is stamped so much before the broker's clock is refused (INVALID_TIMESTAMP). Topics "
+         "may say otherwise (message.timestamp.before.max.ms)."),
+    LONG("log.message.timestamp.after.max.ms", log_message_timestamp_after_max_ms, "3600000", 0, INT64_MAX, "ms",
+         STATIC,
+         "And one that has a stamp so much ahead of it: mostly microseconds where milliseconds belong. Topics may say "
+         "otherwise (message.timestamp.after.max.ms)."),
     CHOICE("log.durability", log_durability, NULL, "fsync|replicated|interval", STATIC,
            "What an acknowledgement of acks=all means: on stable storage; in the page cache of the replicas in "
            "sync; or likewise, but shown to consumers once flushed. Topics may say otherwise (durability). "

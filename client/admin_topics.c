@@ -190,3 +190,72 @@ int brook_admin_add_partitions(brook_admin *admin, const char *topic, int32_t pa
         return brook_error_set(error, BROOK_E_UNKNOWN_TOPIC, "there is no topic %s", topic);
     return r;
 }
+
+/* ---- settings --------------------------------------------------------------------------------------- */
+
+static int take_altered(struct admin_question *q, const Brook__Response *response, struct brook_error *error)
+{
+    int *code = q->arg;
+    if (response->body_case != BROOK__RESPONSE__BODY_ALTER_CONFIGS || response->alter_configs->n_topics != 1)
+        return unexpected(error);
+    *code = envelope_status_read(response->alter_configs->topics[0]->status, error);
+    return *code == -BROOK_E_UNKNOWN_TOPIC ? 0 : *code;
+}
+
+static int alter(brook_admin *admin, Brook__AlteredConfig *altered, bool validate_only, int timeout_ms,
+                 struct brook_error *error)
+{
+    int code = 0;
+    Brook__Request request = BROOK__REQUEST__INIT;
+    Brook__AlterConfigsRequest body = BROOK__ALTER_CONFIGS_REQUEST__INIT;
+    body.n_topics = 1;
+    body.topics = &altered;
+    body.has_validate_only = body.has_timeout_ms = 1;
+    body.validate_only = validate_only;
+    body.timeout_ms = (uint32_t)(timeout_ms < 0 ? INT32_MAX : timeout_ms);
+    request.body_case = BROOK__REQUEST__BODY_ALTER_CONFIGS;
+    request.alter_configs = &body;
+    /* Setting the same again changes nothing. */
+    struct admin_question q = {
+        .ask = admin_ask_any, .request = &request, .take = take_altered, .arg = &code, .repeatable = true};
+    int r = admin_run(admin, &q, timeout_ms, error);
+    if (r == 0 && code == -BROOK_E_UNKNOWN_TOPIC)
+        return brook_error_set(error, BROOK_E_UNKNOWN_TOPIC, "there is no topic %.*s", (int)altered->topic.len,
+                               (const char *)altered->topic.data);
+    return r;
+}
+
+int brook_admin_alter_config(brook_admin *admin, const char *topic, const struct brook_setting *settings,
+                             size_t count, bool validate_only, int timeout_ms, struct brook_error *error)
+{
+    int r = check_name(topic, error);
+    if (r < 0)
+        return r;
+    Brook__AlteredConfig altered = BROOK__ALTERED_CONFIG__INIT;
+    Brook__ConfigEntry *entries = calloc(count + 1, sizeof *entries);
+    Brook__ConfigEntry **set = calloc(count + 1, sizeof *set);
+    ProtobufCBinaryData *unset = calloc(count + 1, sizeof *unset);
+    altered.has_topic = 1;
+    altered.topic = envelope_text(topic);
+    altered.set = set;
+    altered.unset = unset;
+    for (size_t i = 0; entries && set && unset && i < count; i++) {
+        if (!settings[i].value) {
+            unset[altered.n_unset++] = envelope_text(settings[i].key);
+            continue;
+        }
+        brook__config_entry__init(&entries[i]);
+        entries[i].has_key = entries[i].has_value = 1;
+        entries[i].key = envelope_text(settings[i].key);
+        entries[i].value = envelope_text(settings[i].value);
+        set[altered.n_set++] = &entries[i];
+    }
+    if (entries && set && unset)
+        r = alter(admin, &altered, validate_only, timeout_ms, error);
+    else
+        r = brook_error_set(error, BROOK_E_NOMEM, "out of memory");
+    free(entries);
+    free(set);
+    free(unset);
+    return r;
+}

@@ -19,6 +19,7 @@
 #define PATH_CONTROLLER_EPOCH "/controller_epoch"
 #define PATH_CONFIG_TOPICS "/config/topics"
 #define PATH_CONFIG_BROKERS "/config/brokers"
+#define PATH_CONFIG_BROKERS_DEFAULT "/config/brokers/<default>" /* of all, as Kafka calls it */
 #define PATH_CONFIG_CHANGES "/config/changes"
 #define PATH_DELETE_TOPICS "/admin/delete_topics"
 #define PATH_DELETED_TOPICS "/admin/deleted_topics"

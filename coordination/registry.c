@@ -1,5 +1,6 @@
 #include "coordination/registry.h"
 
+#include "coordination/changes.h"
 #include "coordination/ephemeral.h"
 #include "coordination/paths.h"
 #include "coordination/znodes.h"
@@ -257,6 +258,25 @@ void registry_expired(struct registry *r)
 void registry_tick(struct registry *r)
 {
     claim(r);
+}
+
+void registry_drain(struct registry *r)
+{
+    struct znode_change change = {.brokers = true};
+    r->entry.draining = true;
+    if (r->broker_epoch < 0)
+        return;
+    struct coordinator_multi *multi = coordinator_multi_new();
+    AUTO_FREE char *entry = znode_encode_broker(&r->entry);
+    if (multi && entry)
+        coordinator_multi_set(multi, r->path.text, entry, strlen(entry), -1);
+    if (!multi || !entry || changes_announce(multi, &change)) {
+        coordinator_multi_free(multi);
+        return;
+    }
+    struct coordinator_call call = {
+        .urgent = true, .inbox = r->inbox, .generation = coordinator_generation(r->coordinator)};
+    coordinator_multi_send(r->coordinator, &multi, call);
 }
 
 void registry_unregister(struct registry *r, struct coordinator_call call)

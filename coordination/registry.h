@@ -45,6 +45,9 @@ void registry_register(struct registry *registry, int64_t clean_from);
 void registry_expired(struct registry *registry);
 /* Once a second or so: what failed for a reason that may pass is tried again. */
 void registry_tick(struct registry *registry);
+/* This broker is about to stop: its entry says so from now on ("draining"), and brokers are told. Answered by nobody:
+ * what becomes of it is seen in the cluster's state. Nothing happens when it is not registered. */
+void registry_drain(struct registry *registry);
 /* Remove the entry, and make it no more. `call` is answered when that is done. */
 void registry_unregister(struct registry *registry, struct coordinator_call call);
 

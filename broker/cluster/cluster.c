@@ -87,6 +87,11 @@ struct offsets *cluster_offsets(struct cluster *c)
     return c->offsets;
 }
 
+int64_t cluster_replication_quota(const struct cluster *c)
+{
+    return quota_bytes(c->quota);
+}
+
 const struct topic_config *cluster_topic_defaults(const struct cluster *c)
 {
     return &c->s.topic_defaults;
@@ -346,6 +351,7 @@ static void end_coordination(struct cluster *c)
     observation_free(c->brokers_watch);
     observation_free(c->deletions_watch);
     observation_free(c->topics_watch);
+    quota_stop(c->quota);
     changes_free(c->changes);
     controller_seat_free(c->seat);
     registry_free(c->registry);
@@ -360,7 +366,10 @@ static void free_all(struct cluster *c)
 {
     end_coordination(c);
     intents_free(c->intents);
+    petitions_free(c->petitions);
     controller_driver_free(c->controller);
+    ends_free(c->ends);
+    quota_free(c->quota);
     state_reader_free(c->reader);
     view_unref(c->view);
     image_free(c->image);
@@ -432,9 +441,47 @@ void cluster_delete_topic(struct cluster *c, const char *name, bool validate_onl
     pass_on(c, intent_new(INTENT_DELETE, name, 0, 0, NULL, validate_only, timeout_ms, inbox, cb, arg));
 }
 
+void cluster_alter_config(struct cluster *c, const char *name, const struct znode_config *changes,
+                          bool validate_only, int timeout_ms, struct inbox *inbox, cluster_topic_callback *cb,
+                          void *arg)
+{
+    pass_on(c, intent_new(INTENT_ALTER, name, 0, 0, changes, validate_only, timeout_ms, inbox, cb, arg));
+}
+
 void cluster_add_partitions(struct cluster *c, const char *name, int32_t partitions, bool validate_only,
                             int timeout_ms, struct inbox *inbox, cluster_topic_callback *cb, void *arg)
 {
     pass_on(c, intent_new(INTENT_ADD_PARTITIONS, name, partitions, 0, NULL, validate_only, timeout_ms, inbox,
                           cb, arg));
+}
+
+/* ---- petitions -------------------------------------------------------------------------------------- */
+
+struct petition_post {
+    struct inbox_item item;
+    struct cluster *cluster;
+    struct petition *petition;
+};
+
+static void submit_petition(struct inbox_item *item)
+{
+    AUTO_FREE struct petition_post *post = CONTAINER_OF(item, struct petition_post, item);
+    struct cluster *c = post->cluster;
+    if (c->is_stopping || c->has_failed)
+        petition_refuse(post->petition, BROOK_E_STOPPING, "the broker is stopping");
+    else
+        petitions_submit(c->petitions, post->petition);
+}
+
+void cluster_petition(struct cluster *c, const struct cluster_petition *what, int timeout_ms, struct inbox *inbox,
+                      cluster_petition_callback *cb, void *arg)
+{
+    struct petition_post *post;
+    do
+        post = malloc(sizeof *post);
+    while (!post);
+    *post = (struct petition_post){.item.run = submit_petition,
+                                   .cluster = c,
+                                   .petition = petition_new(what, timeout_ms, inbox, cb, arg)};
+    inbox_post(&c->inbox, &post->item);
 }

@@ -17,8 +17,8 @@ struct data_dir;
 struct diag;
 struct offsets;
 
-/* Of a partition: this version keeps one. */
-#define CLUSTER_REPLICAS_MAX 1
+/* Of a partition. */
+#define CLUSTER_REPLICAS_MAX ZNODE_REPLICAS_MAX
 
 struct cluster_settings {
     int32_t broker_id;
@@ -32,6 +32,11 @@ struct cluster_settings {
     int disk_threads_count;
     int32_t partitions_default;    /* num.partitions */
     int32_t replicas_default;      /* default.replication.factor */
+    int32_t replicas_max;          /* of a partition, at most ZNODE_REPLICAS_MAX; 1: partitions are not moved, either */
+    bool rebalance_leaders;        /* auto.leader.rebalance.enable */
+    int64_t rebalance_interval_ms; /* leader.imbalance.check.interval.seconds */
+    int64_t absent_wait_ms;        /* leader.election.absent.wait.ms */
+    int64_t replication_quota_bytes; /* replication.quota.bytes, unless ZooKeeper says otherwise */
     int64_t retention_check_ms;    /* log.retention.check.interval.ms */
     int64_t free_bytes_min;        /* log.dir.min.free.bytes */
     struct hosting_replication replication;
@@ -71,6 +76,10 @@ const struct topic_config *cluster_topic_defaults(const struct cluster *cluster)
 /* Registered and serving; else a sentence why not. Any thread. */
 bool cluster_is_ready(struct cluster *cluster, struct brook_error *why);
 
+/* replication.quota.bytes as it is now: bytes per second for replicas that are not in sync yet, 0: no limit. Any
+ * thread, an atomic load. */
+int64_t cluster_replication_quota(const struct cluster *cluster);
+
 /* ---- administrative intents ------------------------------------------------------------------------------ */
 
 struct cluster_new_topic {
@@ -93,6 +102,32 @@ void cluster_create_topic(struct cluster *cluster, const struct cluster_new_topi
                           int timeout_ms, struct inbox *inbox, cluster_topic_callback *cb, void *arg);
 void cluster_delete_topic(struct cluster *cluster, const char *name, bool validate_only, int timeout_ms,
                           struct inbox *inbox, cluster_topic_callback *cb, void *arg);
+/* `changes`: settings of the topic's own to be set, or taken away (value NULL). Answered when this broker's view has
+ * them. -BROOK_E_INVALID_CONFIG with a sentence that names the key. */
+void cluster_alter_config(struct cluster *cluster, const char *name, const struct znode_config *changes,
+                          bool validate_only, int timeout_ms, struct inbox *inbox, cluster_topic_callback *cb,
+                          void *arg);
 void cluster_add_partitions(struct cluster *cluster, const char *name, int32_t partitions, bool validate_only,
                             int timeout_ms, struct inbox *inbox, cluster_topic_callback *cb, void *arg);
+
+/* ---- petitions to the controller ----------------------------------------------------------------------- */
+
+/* What is to be added to /admin/reassign_partitions or /admin/preferred_replica_election. */
+struct cluster_petition {
+    enum znode_wish_kind kind;
+    const struct znode_wishes *wishes; /* checked here */
+    int64_t quota_bytes;               /* with a plan: replication.quota.bytes of all brokers; -1: as it is */
+    bool validate_only;
+};
+struct cluster_petition_result {
+    struct brook_error error;         /* of the whole; code 0: look at the others */
+    const struct brook_error *errors; /* per wish, in their order; code 0: done. Good during the callback */
+    size_t count;
+};
+typedef void cluster_petition_callback(void *arg, const struct cluster_petition_result *result);
+
+/* Answered once on `inbox`: when the controller has taken the plan over, or held the elections (or at `timeout_ms`:
+ * -BROOK_E_TIMED_OUT, what was written stays). Arguments are copied. */
+void cluster_petition(struct cluster *cluster, const struct cluster_petition *what, int timeout_ms,
+                      struct inbox *inbox, cluster_petition_callback *cb, void *arg);
 #endif

@@ -11,9 +11,12 @@
 
 #include "broker/cluster/cluster.h"
 #include "broker/cluster/controller_driver.h"
+#include "broker/cluster/ends.h"
 #include "broker/cluster/hosting.h"
 #include "broker/cluster/image.h"
 #include "broker/cluster/intents.h"
+#include "broker/cluster/petitions.h"
+#include "broker/cluster/quota.h"
 #include "broker/cluster/state_reader.h"
 #include "coordination/changes.h"
 #include "coordination/controller_seat.h"
@@ -65,6 +68,9 @@ struct cluster {
     struct controller_seat *seat;
     struct controller_driver *controller;
     struct isr_writer *isr_writer;
+    struct ends *ends;
+    struct petitions *petitions;
+    struct quota *quota;
     struct served *served;
     struct offsets *offsets;
     struct intents *intents;
@@ -85,6 +91,7 @@ struct cluster {
     bool is_registered;
     bool has_failed; /* the start: nothing more is tried */
     bool has_said_ready;
+    bool is_leaving; /* stopping: leaders are moved away first */
     bool is_draining;
     bool is_stopping;
     bool is_closed; /* hosting is */
@@ -103,6 +110,7 @@ struct cluster {
     int64_t housekeeping_ms;
     int64_t complain_ms;
     int64_t stop_ms;
+    int64_t leave_ms; /* until when leaders may be moved away */
 };
 
 /* cluster.c */
@@ -115,6 +123,8 @@ void cluster_set_ready(struct cluster *c, const char *why_not);
 void cluster_session_changed(void *arg, const struct coordinator_session *session);
 int cluster_session_new(struct cluster *c); /* registry and seat */
 void cluster_start_drain(struct cluster *c);
+/* While leaving: go on with the drain when nothing is left to be moved, or it is time. Returns when to call again. */
+int64_t cluster_leave(struct cluster *c, int64_t now_ms);
 int64_t cluster_session_tick(struct cluster *c, int64_t now_ms);
 void cluster_hosting_opened(void *arg, const struct brook_error *error);
 

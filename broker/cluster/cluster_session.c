@@ -85,6 +85,8 @@ static void change_announced(void *arg, const struct znode_change *change)
 {
     struct cluster *c = arg;
     state_reader_read_change(c->reader, change);
+    for (size_t i = 0; i < change->ends_count; i++)
+        controller_driver_read_ends(c->controller, change->ends[i]);
 }
 
 static void changes_lost(void *arg)
@@ -113,7 +115,8 @@ static int start_watching(struct cluster *c)
                                            brokers_observed, c);
     c->deletions_watch = coordinator_observe(c->coordinator, OBSERVE_CHILDREN, PATH_DELETE_TOPICS, 0,
                                              &c->inbox, deletions_observed, c);
-    if (!c->brokers_watch || !c->deletions_watch)
+    if (!c->brokers_watch || !c->deletions_watch ||
+        quota_watch(c->quota, c->coordinator, &c->inbox, c->s.broker_id))
         return -BROOK_E_NOMEM;
     return changes_new(c->coordinator, &c->inbox, &events, &c->changes);
 }
@@ -297,12 +300,10 @@ static void given_up(void *arg, const struct coordinator_reply *reply)
         drain_ended(c);
 }
 
-/* The seat first, so that the next controller sees this broker leave. With one replica each, no partition can
- * be moved anywhere. */
-void cluster_start_drain(struct cluster *c)
+/* The seat first, so that the next controller sees this broker leave. */
+static void drain(struct cluster *c)
 {
     c->is_draining = true;
-    cluster_set_ready(c, "the broker is stopping");
     if (!c->is_connected || !c->was_registered) {
         controller_seat_expired(c->seat);
         registry_expired(c->registry);
@@ -313,4 +314,53 @@ void cluster_start_drain(struct cluster *c)
     c->is_registered = false;
     controller_seat_release(c->seat, call);
     registry_unregister(c->registry, call);
+}
+
+static bool is_staying(const struct cluster *c, int32_t broker_id)
+{
+    const struct controller_broker *broker = controller_find_broker(image_alive(c->image), broker_id);
+    return broker_id != c->s.broker_id && broker && !broker->draining;
+}
+
+/* In sync here, with another that is and stays: the controller is about to move leadership there, and to take this
+ * broker out of those in sync. */
+static bool can_be_left(const struct cluster *c, const struct image_partition *p)
+{
+    bool is_member = false, has_other = false;
+    for (int32_t i = 0; i < p->isr_count; i++) {
+        is_member = is_member || p->isr[i] == c->s.broker_id;
+        has_other = has_other || is_staying(c, p->isr[i]);
+    }
+    return is_member && has_other;
+}
+
+static bool has_to_leave(const struct cluster *c)
+{
+    for (size_t i = 0; i < image_topics_count(c->image); i++) {
+        const struct image_topic *topic = image_topic_at(c->image, i);
+        for (int32_t p = 0; p < topic->node.partitions_count && !topic->is_being_deleted; p++)
+            if (can_be_left(c, &topic->partitions[p]))
+                return true;
+    }
+    return false;
+}
+
+/* Three quarters of the time for moving leaders away, the rest for leaving ZooKeeper. */
+void cluster_start_drain(struct cluster *c)
+{
+    c->is_leaving = true;
+    c->leave_ms = clock_boot_ms() + c->s.controlled_shutdown_ms_max / 4 * 3;
+    cluster_set_ready(c, "the broker is stopping");
+    if (c->is_connected && c->is_registered && has_to_leave(c))
+        registry_drain(c->registry);
+}
+
+int64_t cluster_leave(struct cluster *c, int64_t now_ms)
+{
+    if (!c->is_leaving || c->is_draining)
+        return INT64_MAX;
+    if (now_ms < c->leave_ms && c->is_connected && c->is_registered && has_to_leave(c))
+        return c->leave_ms;
+    drain(c);
+    return INT64_MAX;
 }

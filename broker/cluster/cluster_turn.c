@@ -1,6 +1,7 @@
 /* The cluster thread's turn: from what was read to partitions, states and views. */
 #include "broker/cluster/cluster_internal.h"
 #include "broker/cluster/isr_writer.h"
+#include "broker/cluster/quota.h"
 #include "broker/partition/partition.h"
 #include "coordination/tombstones.h"
 #include "proto/base/cleanup.h"
@@ -75,6 +76,9 @@ int cluster_turn_new(struct cluster *c)
         .image = c->image,
         .reader = c->reader,
         .diag = c->s.diag,
+        .rebalance_leaders = c->s.rebalance_leaders,
+        .rebalance_interval_ms = c->s.rebalance_interval_ms,
+        .absent_wait_ms = c->s.absent_wait_ms,
         .outdated = controller_outdated,
         .arg = c,
     };
@@ -86,6 +90,7 @@ int cluster_turn_new(struct cluster *c)
         .defaults = &c->s.topic_defaults,
         .partitions_default = c->s.partitions_default,
         .replicas_default = c->s.replicas_default,
+        .replicas_max = c->s.replicas_max,
     };
     struct isr_writer_settings isr = {
         .coordinator = c->coordinator,
@@ -95,7 +100,15 @@ int cluster_turn_new(struct cluster *c)
         .news = state_news,
         .arg = c,
     };
+    struct ends_settings ends = {c->coordinator, &c->inbox, c->image, c->hosting, c->s.broker_id};
+    struct petitions_settings petitions = {c->coordinator, &c->inbox, c->image, c->reader, c->s.replicas_max};
     err = controller_driver_new(&controller, &c->controller);
+    if (!err)
+        err = petitions_new(&petitions, &c->petitions);
+    if (!err)
+        err = ends_new(&ends, &c->ends);
+    if (!err)
+        err = quota_new(c->s.replication_quota_bytes, c->s.diag, &c->quota);
     if (!err)
         err = isr_writer_new(&isr, &c->isr_writer);
     if (!err)
@@ -122,6 +135,7 @@ void cluster_hosting_changed(void *arg, const char *topic, int32_t number)
         return;
     hosting_follow_one(c->hosting, found, number);
     image_touch(found);
+    ends_consider(c->ends, found);
     served_may_differ(c, found);
 }
 
@@ -184,6 +198,7 @@ static void follow_changed(struct cluster *c)
     for (struct image_topic *topic; (topic = image_take_changed(c->image)) != NULL;) {
         hosting_follow(c->hosting, topic);
         controller_driver_consider(c->controller, topic);
+        ends_consider(c->ends, topic);
         served_may_differ(c, topic);
         c->view_is_due = true;
     }
@@ -254,6 +269,15 @@ static void fill_partition(const void *arg, int32_t number, struct view_partitio
         .local = hosting_find(at->cluster->hosting, at->topic, number),
         .replica = hosting_find_replica(at->cluster->hosting, at->topic, number),
     };
+    const struct znode_move *move = znode_topic_move(&at->topic->node, number);
+    if (!move)
+        return;
+    ret->adding_count = move->adding.count;
+    ret->adding = move->adding.brokers;
+    ret->removing_count = move->removing.count;
+    ret->removing = move->removing.brokers;
+    ret->target_count = move->target.count;
+    ret->target = move->target.brokers;
 }
 
 static struct view_block *make_block(struct cluster *c, const struct image_topic *topic)
@@ -373,7 +397,7 @@ void cluster_drop_views(struct cluster *c)
 
 static void judge_readiness(struct cluster *c)
 {
-    if (c->is_draining || c->has_failed)
+    if (c->is_leaving || c->is_draining || c->has_failed)
         return;
     if (!c->is_connected)
         cluster_set_ready(c, c->was_registered ? "the connection to ZooKeeper is lost"
@@ -414,6 +438,7 @@ int64_t cluster_turn(struct cluster *c, int64_t now_ms)
 {
     int64_t next = INT64_MAX;
     give_up_gone(c);
+    hosting_set_quota(c->hosting, quota_bytes(c->quota));
     if (image_take_brokers_changed(c->image)) {
         controller_driver_consider_all(c->controller);
         hosting_take_brokers(c->hosting, c->image);
@@ -423,12 +448,16 @@ int64_t cluster_turn(struct cluster *c, int64_t now_ms)
     if (!c->is_draining && !c->has_failed) {
         next = sooner(next, give_up_unwanted(c, now_ms));
         next = sooner(next, controller_driver_run(c->controller, now_ms));
+        if (c->is_registered && state_reader_is_idle(c->reader))
+            next = sooner(next, ends_tick(c->ends, registry_broker_epoch(c->registry), now_ms));
         update_all_served(c, now_ms);
         next = sooner(next, c->served_is_due ? c->served_ms : INT64_MAX);
         next = sooner(next, served_tick(c->served, now_ms));
         next = sooner(next, reread(c, now_ms));
     }
+    next = sooner(next, cluster_leave(c, now_ms));
     next = sooner(next, publish(c, now_ms));
+    next = sooner(next, petitions_tick(c->petitions, now_ms, state_reader_is_idle(c->reader)));
     next = sooner(next, intents_tick(c->intents, now_ms, view_is_current(c)));
     next = sooner(next, hosting_tick(c->hosting, now_ms));
     judge_readiness(c);

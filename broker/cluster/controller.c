@@ -1,5 +1,7 @@
 #include "broker/cluster/controller.h"
 
+#include "broker/replication/election.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +56,7 @@ bool controller_counts(const struct controller_case *c, int32_t broker_id)
     /* Nobody has data yet, or there is nobody else who ever had it. */
     if (c->state->isr_count == 1 && (listed < 0 || c->replicas->count == 1))
         return true;
-    return c->is_durable || listed == broker->broker_epoch || (listed >= 0 && listed == broker->clean_from);
+    return listed == broker->broker_epoch || (listed >= 0 && listed == broker->clean_from);
 }
 
 void controller_carry_isr(const struct controller_case *c, struct znode_state *ret)
@@ -141,9 +143,9 @@ static bool is_longer(const struct controller_end *a, const struct controller_en
     return a->last_epoch != b->last_epoch ? a->last_epoch > b->last_epoch : a->end > b->end;
 }
 
-/* The live replica with the longest log; of equals one in the ISR, then the first assigned. NULL: not all
- * have told, or none has a log. */
-static const struct controller_broker *longest(const struct controller_case *c)
+/* Of those that live the one with the longest log; of equals one in the ISR, then the first assigned. NULL: not
+ * all have told, or none has a log. */
+static const struct controller_broker *longest_alive(const struct controller_case *c)
 {
     const struct controller_broker *best = NULL;
     const struct controller_end *best_end = NULL;
@@ -183,7 +185,7 @@ static bool some_replica_lives(const struct controller_case *c)
 
 bool controller_wants_ends(const struct controller_case *c)
 {
-    return c->state && !leader_is_well(c) && !choose(c) && some_replica_lives(c) &&
+    return c->state && c->replicas->count > 1 && !leader_is_well(c) && !choose(c) && some_replica_lives(c) &&
            (all_members_live(c) || c->unclean);
 }
 
@@ -258,11 +260,10 @@ static void go_offline(const struct controller_case *c, struct controller_decisi
     ret->state.leader_epoch++;
 }
 
-/* Nobody who counts is alive. */
-static void elect_longest(const struct controller_case *c, struct controller_decision *ret)
+/* Members of the ISR are away: whoever leads meanwhile may lack what they have. */
+static void elect_unclean(const struct controller_case *c, struct controller_decision *ret)
 {
-    bool may = all_members_live(c) || c->unclean;
-    const struct controller_broker *leader = may && c->state->leader < 0 ? longest(c) : NULL;
+    const struct controller_broker *leader = c->unclean && c->state->leader < 0 ? longest_alive(c) : NULL;
     if (!leader) {
         go_offline(c, ret);
         return;
@@ -270,7 +271,44 @@ static void elect_longest(const struct controller_case *c, struct controller_dec
     struct znode_state next = *c->state;
     next.leader_epoch++;
     lead_alone(&next, leader);
-    set_elected(ret, &next, all_members_live(c) ? CONTROLLER_COMPARED : CONTROLLER_UNCLEAN);
+    set_elected(ret, &next, CONTROLLER_UNCLEAN);
+}
+
+static void describe_replica(const struct controller_case *c, int32_t broker_id, struct election_replica *ret)
+{
+    const struct controller_broker *broker = controller_find_broker(c->alive, broker_id);
+    const struct controller_end *end = broker ? find_end(c, broker) : NULL;
+    *ret = (struct election_replica){.broker_id = broker_id,
+                                     .broker_epoch = broker ? broker->broker_epoch : -1,
+                                     .kept_from = broker ? broker->clean_from : -1,
+                                     .report.broker_epoch = -1};
+    if (end)
+        ret->report =
+            (struct election_report){end->broker_epoch, end->leader_epoch, end->last_epoch, end->end};
+}
+
+/* Nobody who counts is alive. */
+static void elect_in_doubt(const struct controller_case *c, struct controller_decision *ret)
+{
+    struct election_replica replicas[ZNODE_REPLICAS_MAX];
+    struct znode_state next;
+    int32_t count = c->replicas->count < ZNODE_REPLICAS_MAX ? c->replicas->count : ZNODE_REPLICAS_MAX;
+    for (int32_t i = 0; i < count; i++)
+        describe_replica(c, c->replicas->brokers[i], &replicas[i]);
+    switch (election_compare(replicas, count, c->state, c->leave_out_absent || c->unclean, &next)) {
+    case ELECTION_CERTAIN:
+        elect_unclean(c, ret);
+        break;
+    case ELECTION_FREEZE:
+        go_offline(c, ret);
+        break;
+    case ELECTION_ASK:
+        break;
+    case ELECTION_LEAD:
+        if (find_end(c, controller_find_broker(c->alive, next.leader))->end >= 0)
+            set_elected(ret, &next, CONTROLLER_COMPARED);
+        break;
+    }
 }
 
 void controller_elect(const struct controller_case *c, struct controller_decision *ret)
@@ -283,7 +321,7 @@ void controller_elect(const struct controller_case *c, struct controller_decisio
         return tend_isr(c, ret);
     const struct controller_broker *leader = choose(c);
     if (!leader)
-        return elect_longest(c, ret);
+        return elect_in_doubt(c, ret);
     struct znode_state next = *c->state;
     next.leader_epoch++;
     next.leader = leader->broker_id;

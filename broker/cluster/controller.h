@@ -49,7 +49,7 @@ enum controller_verdict {
 /* What an election is good for. */
 enum controller_safety {
     CONTROLLER_SAFE,     /* the leader has every acknowledged record */
-    CONTROLLER_COMPARED, /* all in sync lost what they had not flushed: the longest log leads */
+    CONTROLLER_COMPARED, /* all in sync lost what was not on the disk: the longest log leads */
     CONTROLLER_UNCLEAN   /* the leader was not in sync: acknowledged records may be gone */
 };
 
@@ -58,8 +58,8 @@ struct controller_case {
     const struct znode_replicas *replicas;
     const struct znode_state *state; /* NULL: none has been written yet */
     const struct controller_brokers *alive;
-    bool unclean; /* unclean.leader.election.enable */
-    bool is_durable; /* durability=fsync: an unclean stop loses nothing that was acknowledged */
+    bool unclean;          /* unclean.leader.election.enable */
+    bool leave_out_absent; /* replicas that are away were waited for long enough (election.h) */
     const struct controller_ends *ends;
 };
 struct controller_decision {
@@ -71,15 +71,15 @@ struct controller_decision {
 /* Decide. Every new state has the next leader epoch (the first one 0); its in-sync replicas are never none,
  * are assigned ones, and each carries the broker epoch it was counted with.
  *
- * A member counts only with the broker epoch that the state lists, or if that one stopped cleanly, or if the
- * topic is durable: a new registration is a death first, and one that lost its page cache leaves the ISR. The
- * first assigned replica that counts leads, one that is about to stop only if there is no other; where
- * another leads, those about to stop leave the ISR.
+ * A member counts only with the broker epoch that the state lists, or if that one stopped cleanly: a new
+ * registration is a death first, and one that lost its page cache leaves the ISR. The first assigned replica
+ * that counts leads, one that is about to stop only if there is no other; where another leads, those about to
+ * stop leave the ISR.
  *
- * When every member of the ISR lives but none counts (all lost power), the partition first goes OFFLINE, so
- * that its replicas stop following, then waits until each live replica has told its log's end at that epoch,
- * and then the longest (last epoch, then end) leads: COMPARED. While members are away, which may have kept
- * what they had, nobody leads but by an unclean election, which goes the same way. */
+ * When every member of the ISR lives but none counts (all lost power), election.h decides: the partition goes
+ * OFFLINE, so that its replicas stop following, then waits until they have told their logs' ends at that
+ * epoch, and then the longest (last epoch, then end) leads: COMPARED. While members are away, which may have
+ * kept what they had, nobody leads but by an unclean election, which goes the same way among those that live. */
 void controller_elect(const struct controller_case *partition, struct controller_decision *ret);
 /* Whether an election of the partition waits for (or would look at) the ends of its replicas. */
 bool controller_wants_ends(const struct controller_case *partition);

@@ -1,53 +1,15 @@
 #include "broker/cluster/controller_driver.h"
 
-#include "broker/cluster/topic_deletion.h"
-#include "coordination/changes.h"
+#include "broker/cluster/controller_driver_internal.h"
 #include "coordination/paths.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 #include "proto/base/diag.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define RETRY_MS 20 /* after a refusal, doubled with each in a row */
-
-/* One state that is being written. */
-struct item {
-    char *topic;
-    struct topic_id topic_id;
-    int32_t number;
-    enum controller_verdict verdict;
-    int32_t former_leader;
-    struct znode_state state;
-    size_t op; /* index of the state's op in the multi */
-};
-
-/* One multi: states of any topics, and the notification. */
-struct chunk {
-    struct controller_driver *driver;
-    uint64_t term;
-    struct coordinator_multi *multi;
-    size_t count;
-    struct item items[CONTROLLER_STATES_PER_WRITE];
-};
-
-struct controller_driver {
-    struct controller_driver_settings s;
-    bool is_active;
-    uint64_t term; /* counts seats taken and lost: answers of an earlier one are recognised */
-    int32_t epoch;
-    int32_t epoch_version;
-    struct chunk *chunk; /* being filled */
-    unsigned in_flight;
-    bool all_is_due;
-    unsigned refusals; /* in a row */
-    int64_t not_before_ms;
-    struct topic_deletions *deletions;
-};
 
 static void outdated(void *arg)
 {
@@ -63,6 +25,8 @@ int controller_driver_new(const struct controller_driver_settings *settings,
     if (!d)
         return -BROOK_E_NOMEM;
     d->s = *settings;
+    d->plans = (struct controller_wishes){.kind = ZNODE_WISH_REASSIGN, .version = -1};
+    d->elections = (struct controller_wishes){.kind = ZNODE_WISH_ELECT, .version = -1};
     struct topic_deletions_settings deletions = {
         .coordinator = settings->coordinator,
         .inbox = settings->inbox,
@@ -78,21 +42,12 @@ int controller_driver_new(const struct controller_driver_settings *settings,
     return 0;
 }
 
-static void chunk_free(struct chunk *chunk)
-{
-    if (!chunk)
-        return;
-    coordinator_multi_free(chunk->multi);
-    for (size_t i = 0; i < chunk->count; i++)
-        free(chunk->items[i].topic);
-    free(chunk);
-}
-
 void controller_driver_free(struct controller_driver *d)
 {
     if (!d)
         return;
-    chunk_free(d->chunk);
+    controller_wishes_stop(d);
+    controller_chunk_free(d->chunk);
     topic_deletions_free(d->deletions);
     free(d);
 }
@@ -104,28 +59,10 @@ void controller_driver_start(struct controller_driver *d, int32_t epoch, int32_t
     d->epoch = epoch;
     d->epoch_version = epoch_version;
     d->all_is_due = true;
+    d->doubt_ms = INT64_MAX;
+    d->rebalance_ms = clock_boot_ms() + d->s.rebalance_interval_ms;
+    controller_wishes_start(d);
     topic_deletions_start(d->deletions, epoch_version);
-}
-
-static struct image_partition *partition_of(struct controller_driver *d, const struct item *item,
-                                            struct image_topic **ret_topic)
-{
-    struct image_topic *topic = image_find(d->s.image, item->topic);
-    if (!topic || !topic_id_equal(&topic->node.topic_id, &item->topic_id) ||
-        item->number >= topic->node.partitions_count)
-        return NULL;
-    *ret_topic = topic;
-    return &topic->partitions[item->number];
-}
-
-static void clear_busy(struct controller_driver *d, const struct chunk *chunk)
-{
-    struct image_topic *topic;
-    for (size_t i = 0; i < chunk->count; i++) {
-        struct image_partition *p = partition_of(d, &chunk->items[i], &topic);
-        if (p)
-            p->is_busy = false;
-    }
 }
 
 void controller_driver_stop(struct controller_driver *d)
@@ -134,9 +71,8 @@ void controller_driver_stop(struct controller_driver *d)
     d->term++;
     d->all_is_due = false;
     topic_deletions_stop(d->deletions);
-    if (d->chunk)
-        clear_busy(d, d->chunk);
-    chunk_free(TAKE(d->chunk));
+    controller_wishes_stop(d);
+    controller_drop_chunk(d);
 }
 
 bool controller_driver_is_active(const struct controller_driver *d)
@@ -144,250 +80,87 @@ bool controller_driver_is_active(const struct controller_driver *d)
     return d->is_active;
 }
 
-/* ---- the answers ------------------------------------------------------------------------------------ */
+/* ---- deciding --------------------------------------------------------------------------------------- */
 
-static void say_written(const struct controller_driver *d, const struct item *item)
+void controller_look_at(const struct controller_driver *d, const struct image_topic *topic, int32_t number,
+                        struct controller_look *ret)
 {
-    char subject[288];
-    snprintf(subject, sizeof subject, "partition=%s/%" PRId32 " epoch=%" PRId32, item->topic, item->number,
-             item->state.leader_epoch);
-    if (item->state.leader < 0)
-        diag_log(d->s.diag, DIAG_WARN, subject, "offline: no replica that may lead is alive");
-    else if (item->verdict == CONTROLLER_CREATE)
-        diag_log(d->s.diag, DIAG_INFO, subject, "made: broker %" PRId32 " leads", item->state.leader);
-    else
-        diag_log(d->s.diag, DIAG_INFO, subject, "broker %" PRId32 " leads (before: %" PRId32 ")",
-                 item->state.leader, item->former_leader);
+    const struct image_partition *p = &topic->partitions[number];
+    bool has_state = image_partition_state(p, &ret->state);
+    ret->ends.ends = ret->list;
+    ret->ends.count = image_ends_of(topic, number, ret->list, ZNODE_REPLICAS_MAX);
+    ret->partition = (struct controller_case){
+        .replicas = &topic->node.replicas[number],
+        .state = has_state ? &ret->state : NULL,
+        .alive = image_alive(d->s.image),
+        .unclean = topic->config.unclean_election || p->wish == IMAGE_WISH_UNCLEAN,
+        .leave_out_absent = p->doubt_ms && clock_boot_ms() >= p->doubt_ms,
+        .ends = &ret->ends,
+    };
 }
 
-static void written(struct controller_driver *d, const struct chunk *chunk,
-                    const struct coordinator_reply *reply)
-{
-    for (size_t i = 0; i < chunk->count; i++) {
-        const struct item *item = &chunk->items[i];
-        struct image_topic *topic;
-        say_written(d, item);
-        if (!partition_of(d, item, &topic))
-            continue;
-        int32_t version = item->verdict == CONTROLLER_CREATE ? 0 : reply->op_stats[item->op].version;
-        if (image_set_state(topic, item->number, &item->state, version))
-            d->all_is_due = true;
-    }
-}
-
-/* Somebody else changed something: read the topics again, and decide again when that is done. */
-static void refused(struct controller_driver *d, const struct chunk *chunk,
-                    const struct coordinator_reply *reply)
-{
-    const char *last = "";
-    unsigned doublings = d->refusals < 7 ? d->refusals : 7;
-    d->all_is_due = true;
-    d->refusals++;
-    d->not_before_ms = clock_boot_ms() + (RETRY_MS << doublings);
-    for (size_t i = 0; i < chunk->count; i++) {
-        const struct item *item = &chunk->items[i];
-        struct image_topic *topic;
-        bool is_culprit =
-            reply->failed_op <= item->op && (i == 0 || reply->failed_op > chunk->items[i - 1].op);
-        if (is_culprit && item->verdict == CONTROLLER_CREATE && partition_of(d, item, &topic)) {
-            topic->has_odd_directories = true;
-            topic->is_mended = false;
-        }
-        if (strcmp(last, item->topic) != 0)
-            state_reader_read_topic(d->s.reader, item->topic);
-        last = item->topic;
-    }
-}
-
-static void chunk_done(void *arg, const struct coordinator_reply *reply)
-{
-    struct chunk *chunk = arg;
-    struct controller_driver *d = chunk->driver;
-    bool is_current = d->is_active && chunk->term == d->term;
-    d->in_flight--;
-    clear_busy(d, chunk);
-    if (!reply->err) {
-        d->refusals = 0;
-        written(d, chunk, reply);
-    } else if (reply->err == -BROOK_E_BAD_VERSION && reply->failed_op == 0) {
-        if (is_current)
-            outdated(d);
-    } else if (is_current && (reply->err == -BROOK_E_BAD_VERSION || reply->err == -BROOK_E_NO_NODE ||
-                              reply->err == -BROOK_E_NODE_EXISTS)) {
-        refused(d, chunk, reply);
-    } else if (is_current) {
-        /* Not known whether it happened: after the reconnect everything is read again. */
-        d->all_is_due = true;
-        state_reader_read_all(d->s.reader);
-    }
-    chunk_free(chunk);
-}
-
-/* ---- writing ---------------------------------------------------------------------------------------- */
-
-/* The items' partitions by topic. They were added topic by topic, so equal names stand together. */
-static int announce(struct chunk *chunk)
-{
-    struct znode_change_partitions states[CONTROLLER_STATES_PER_WRITE];
-    int32_t numbers[CONTROLLER_STATES_PER_WRITE];
-    struct znode_change change = {.states = states};
-    for (size_t i = 0; i < chunk->count; i++) {
-        numbers[i] = chunk->items[i].number;
-        if (!change.states_count || strcmp(states[change.states_count - 1].topic, chunk->items[i].topic) != 0)
-            states[change.states_count++] =
-                (struct znode_change_partitions){.topic = chunk->items[i].topic, .partitions = &numbers[i]};
-        states[change.states_count - 1].partitions_count++;
-    }
-    return changes_announce(chunk->multi, &change);
-}
-
-static void send(struct controller_driver *d)
-{
-    struct chunk *chunk = TAKE(d->chunk);
-    if (!chunk || !chunk->count || announce(chunk)) {
-        if (chunk)
-            clear_busy(d, chunk);
-        chunk_free(chunk);
-        return;
-    }
-    d->in_flight++;
-    coordinator_multi_send(d->s.coordinator, &chunk->multi,
-                           (struct coordinator_call){.inbox = d->s.inbox,
-                                                     .callback = chunk_done,
-                                                     .arg = chunk,
-                                                     .urgent = true,
-                                                     .generation = coordinator_generation(d->s.coordinator)});
-}
-
-/* NULL: no room, or no memory. */
-static struct chunk *open_chunk(struct controller_driver *d)
-{
-    if (d->chunk || d->in_flight >= CONTROLLER_WRITES_IN_FLIGHT_MAX)
-        return d->chunk;
-    struct chunk *chunk = calloc(1, sizeof *chunk);
-    if (!chunk)
-        return NULL;
-    chunk->driver = d;
-    chunk->term = d->term;
-    chunk->multi = coordinator_multi_new();
-    if (!chunk->multi) {
-        chunk_free(chunk);
-        return NULL;
-    }
-    coordinator_multi_check(chunk->multi, PATH_CONTROLLER_EPOCH, d->epoch_version);
-    return d->chunk = chunk;
-}
-
-/* The directories above a partition's first state, and for the topic's first those that all share. */
-static void add_directories(struct coordinator_multi *multi, struct image_topic *topic, int32_t number)
-{
-    struct path path;
-    if (!topic->has_directory) {
-        coordinator_multi_create(multi, path_topic_brokers(&path, topic->name), NULL, 0, ZNODE_PERSISTENT);
-        coordinator_multi_create(multi, path_partitions(&path, topic->name), NULL, 0, ZNODE_PERSISTENT);
-    }
-    topic->has_directory = true;
-    coordinator_multi_create(multi, path_partition(&path, topic->name, number), NULL, 0, ZNODE_PERSISTENT);
-}
-
-static bool add_item(struct controller_driver *d, struct image_topic *topic, int32_t number,
-                     enum controller_verdict verdict, const struct znode_state *state)
+/* A partition whose leader can only be found by comparing logs: what brokers told is read once by each
+ * controller, and whoever is away is waited for, for a while. */
+static void tend_doubt(struct controller_driver *d, struct image_topic *topic, int32_t number,
+                       const struct controller_look *look)
 {
     struct image_partition *p = &topic->partitions[number];
-    struct chunk *chunk = open_chunk(d);
-    AUTO_FREE char *text = znode_encode_state(state);
-    AUTO_FREE char *name = strdup(topic->name);
-    struct path path;
-    if (!chunk || !text || !name)
-        return false;
-    path_partition_state(&path, topic->name, number);
-    if (verdict == CONTROLLER_CREATE) {
-        if (!topic->has_odd_directories)
-            add_directories(chunk->multi, topic, number);
-        coordinator_multi_create(chunk->multi, path.text, text, strlen(text), ZNODE_PERSISTENT);
-    } else {
-        coordinator_multi_set(chunk->multi, path.text, text, strlen(text), p->version);
-    }
-    struct item *item = &chunk->items[chunk->count++];
-    *item = (struct item){.topic = TAKE(name),
-                          .topic_id = topic->node.topic_id,
-                          .number = number,
-                          .verdict = verdict,
-                          .former_leader = p->leader,
-                          .state = *state,
-                          .op = coordinator_multi_count(chunk->multi) - 1};
-    p->is_busy = true;
-    if (chunk->count == CONTROLLER_STATES_PER_WRITE)
-        send(d);
-    return true;
-}
-
-/* ---- directories that somebody else made, wholly or in part ----------------------------------------- */
-
-struct mending {
-    struct controller_driver *driver;
-    size_t waiting;
-    char topic[];
-};
-
-static void directory_made(void *arg, const struct coordinator_reply *reply)
-{
-    struct mending *m = arg;
-    if (--m->waiting)
-        return;
-    struct image_topic *topic = image_find(m->driver->s.image, m->topic);
-    if (topic) {
-        topic->is_mending = false;
-        topic->is_mended = true;
-        image_mark(topic);
-    }
-    free(m);
-}
-
-/* Make what is missing, one by one, before the states are written without their directories. */
-static void mend(struct controller_driver *d, struct image_topic *topic)
-{
-    struct mending *m = calloc(1, sizeof *m + strlen(topic->name) + 1);
-    struct path path;
-    if (!m || topic->is_mending) {
-        free(m);
+    if (!controller_wants_ends(&look->partition)) {
+        p->doubt_ms = 0;
         return;
     }
-    m->driver = d;
-    memcpy(m->topic, topic->name, strlen(topic->name) + 1);
-    topic->is_mending = true;
-    m->waiting = 1;
-    for (int32_t i = 0; i < topic->node.partitions_count; i++) {
-        if (topic->partitions[i].version >= 0)
-            continue;
-        m->waiting++;
-        coordinator_create_path(
-            d->s.coordinator, path_partition(&path, topic->name, i), NULL, 0,
-            (struct coordinator_call){.inbox = d->s.inbox, .callback = directory_made, .arg = m});
-    }
-    directory_made(m, NULL);
+    if (!p->doubt_ms)
+        p->doubt_ms = clock_boot_ms() + d->s.absent_wait_ms;
+    if (!look->partition.leave_out_absent && p->doubt_ms < d->doubt_ms)
+        d->doubt_ms = p->doubt_ms;
+    if (topic->ends_term == d->term || p->leader >= 0)
+        return;
+    topic->ends_term = d->term;
+    state_reader_read_ends(d->s.reader, topic->name);
 }
 
-/* ---- deciding --------------------------------------------------------------------------------------- */
+/* The partition has the leader that it can have now. Is it to be moved, or to be led by another? */
+static bool consider_wishes(struct controller_driver *d, struct image_topic *topic, int32_t number,
+                            const struct controller_look *look)
+{
+    struct controller_decision decision = {.verdict = CONTROLLER_ELECT};
+    struct reassignment move;
+    controller_move_of(&topic->node, number, &move);
+    bool is_fresh = topic->node_version >= topic->assigned_version;
+    bool is_finish =
+        is_fresh && reassignment_step(&move, &look->partition, &decision.state) == REASSIGNMENT_FINISH;
+    bool is_preferred = !is_finish && (d->prefer_all || topic->partitions[number].wish) &&
+                        controller_prefer(&look->partition, &decision.state);
+    if (!is_finish && !is_preferred)
+        return true;
+    decision.state.controller_epoch = d->epoch;
+    return controller_add_state(d, topic, number, &decision, is_finish);
+}
 
 /* Returns false when there is no room for another decision now. */
 static bool consider_partition(struct controller_driver *d, struct image_topic *topic, int32_t number)
 {
-    struct image_partition *p = &topic->partitions[number];
-    struct znode_state state, next = {0};
-    if (p->is_busy)
+    struct controller_look look;
+    struct controller_decision decision;
+    if (topic->partitions[number].is_busy)
         return true;
-    bool has_state = image_partition_state(p, &state);
-    enum controller_verdict verdict = controller_decide(
-        &topic->node.replicas[number], has_state ? &state : NULL, image_alive(d->s.image), false, &next);
-    if (verdict == CONTROLLER_KEEP)
-        return true;
-    if (verdict == CONTROLLER_CREATE && topic->has_odd_directories && !topic->is_mended) {
-        mend(d, topic);
+    controller_look_at(d, topic, number, &look);
+    controller_elect(&look.partition, &decision);
+    tend_doubt(d, topic, number, &look);
+    if (decision.verdict == CONTROLLER_KEEP)
+        return consider_wishes(d, topic, number, &look);
+    if (decision.verdict == CONTROLLER_CREATE && topic->has_odd_directories && !topic->is_mended) {
+        controller_mend(d, topic);
         return true;
     }
-    next.controller_epoch = d->epoch;
-    return add_item(d, topic, number, verdict, &next);
+    decision.state.controller_epoch = d->epoch;
+    return controller_add_state(d, topic, number, &decision, false);
+}
+
+void controller_driver_read_ends(struct controller_driver *d, const char *topic)
+{
+    if (d->is_active && image_find(d->s.image, topic))
+        state_reader_read_ends(d->s.reader, topic);
 }
 
 void controller_driver_consider(struct controller_driver *d, struct image_topic *topic)
@@ -409,20 +182,47 @@ void controller_driver_consider_all(struct controller_driver *d)
     d->all_is_due = d->is_active;
 }
 
+/* Leaders are given back at the times set, and whoever is waited for is so only until its time. */
+static int64_t look_at_clock(struct controller_driver *d, int64_t now_ms)
+{
+    if (d->s.rebalance_leaders && now_ms >= d->rebalance_ms) {
+        d->rebalance_ms = now_ms + d->s.rebalance_interval_ms;
+        d->prefer_all = d->all_is_due = true;
+    }
+    if (now_ms >= d->doubt_ms) {
+        d->doubt_ms = INT64_MAX; /* the look finds out for whom else */
+        d->all_is_due = true;
+    }
+    int64_t next = d->s.rebalance_leaders ? d->rebalance_ms : INT64_MAX;
+    return d->doubt_ms < next ? d->doubt_ms : next;
+}
+
+static void look_at_everything(struct controller_driver *d)
+{
+    d->all_is_due = false;
+    d->doubt_ms = INT64_MAX;
+    for (size_t i = 0; i < image_topics_count(d->s.image) && !d->all_is_due; i++)
+        controller_driver_consider(d, image_topic_at(d->s.image, i));
+    if (!d->all_is_due)
+        d->prefer_all = false;
+}
+
 int64_t controller_driver_run(struct controller_driver *d, int64_t now_ms)
 {
     if (!d->is_active || !state_reader_is_complete(d->s.reader) || !image_knows_deleting(d->s.image))
         return INT64_MAX;
+    int64_t next = look_at_clock(d, now_ms);
     bool may_look = state_reader_is_idle(d->s.reader) && d->in_flight < CONTROLLER_WRITES_IN_FLIGHT_MAX;
-    if (d->all_is_due && may_look && now_ms >= d->not_before_ms) {
-        d->all_is_due = false;
-        for (size_t i = 0; i < image_topics_count(d->s.image) && !d->all_is_due; i++)
-            controller_driver_consider(d, image_topic_at(d->s.image, i));
-    }
-    send(d);
+    if (d->all_is_due && may_look && now_ms >= d->not_before_ms)
+        look_at_everything(d);
+    controller_send(d);
+    int64_t wishes = controller_wishes_run(d, now_ms);
+    next = wishes < next ? wishes : next;
     for (size_t i = 0; i < image_deleting_count(d->s.image); i++)
         topic_deletions_want(d->deletions, image_deleting_at(d->s.image, i));
-    if (d->all_is_due && now_ms < d->not_before_ms)
-        return d->not_before_ms;
-    return image_deleting_count(d->s.image) ? now_ms + TOPIC_DELETION_RETRY_MS : INT64_MAX;
+    if (d->all_is_due && now_ms < d->not_before_ms && d->not_before_ms < next)
+        next = d->not_before_ms;
+    if (image_deleting_count(d->s.image) && now_ms + TOPIC_DELETION_RETRY_MS < next)
+        next = now_ms + TOPIC_DELETION_RETRY_MS;
+    return next;
 }

@@ -24,6 +24,9 @@ struct controller_driver_settings {
     struct image *image;
     struct state_reader *reader;
     const struct diag *diag;
+    bool rebalance_leaders;         /* auto.leader.rebalance.enable */
+    int64_t rebalance_interval_ms;  /* leader.imbalance.check.interval.seconds */
+    int64_t absent_wait_ms;         /* leader.election.absent.wait.ms */
     /* A write was refused for its epoch: another controller was elected. Call controller_driver_stop(). */
     void (*outdated)(void *arg);
     void *arg;
@@ -41,6 +44,8 @@ void controller_driver_start(struct controller_driver *driver, int32_t epoch, in
 void controller_driver_stop(struct controller_driver *driver);
 bool controller_driver_is_active(const struct controller_driver *driver);
 
+/* A broker has told the ends of its logs of this topic. */
+void controller_driver_read_ends(struct controller_driver *driver, const char *topic);
 /* A topic has changed in the image. */
 void controller_driver_consider(struct controller_driver *driver, struct image_topic *topic);
 /* Brokers, or much else, have changed: consider all topics. */

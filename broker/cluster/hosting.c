@@ -186,6 +186,28 @@ bool hosting_follows(struct hosting *hosting, const struct image_topic *topic, i
     return h && h->followed >= 0;
 }
 
+bool hosting_end(struct hosting *hosting, const struct image_topic *topic, int32_t number, int32_t *ret_last_epoch,
+                 int64_t *ret_end)
+{
+    struct hosted *h = find(hosting, topic->name, number);
+    struct partition_marks marks;
+    if (!h || !topic_id_equal(&h->topic_id, &topic->node.topic_id))
+        return false;
+    *ret_last_epoch = -1;
+    *ret_end = -1;
+    if (h->status == HOSTED_FAILED)
+        return true;
+    if (h->status != HOSTED_OPEN)
+        return false;
+    partition_marks(h->partition, &marks);
+    if (marks.is_leader || marks.is_follower)
+        return false;
+    struct log *log = partition_log(h->partition);
+    *ret_end = log_end_offset(log);
+    *ret_last_epoch = log_epoch_before(log, *ret_end);
+    return true;
+}
+
 bool hosting_leads(struct hosting *hosting, const struct image_topic *topic, int32_t number)
 {
     struct hosted *h = find_open(hosting, topic, number);

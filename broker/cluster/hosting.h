@@ -42,7 +42,6 @@ struct hosting_replication {
     uint32_t fetch_partition_bytes; /* replica.fetch.max.bytes */
     uint32_t fetch_wait_ms_max;     /* replica.fetch.wait.max.ms */
     int fetch_timeout_ms;           /* replica.socket.timeout.ms */
-    int64_t quota_bytes_per_s;      /* replication.quota.bytes; 0: none */
     uint32_t frame_bytes_max;
     const char *software; /* borrowed for hosting's life */
 };
@@ -107,10 +106,18 @@ void hosting_follow_one(struct hosting *hosting, const struct image_topic *topic
 struct partition *hosting_find(struct hosting *hosting, const struct image_topic *topic, int32_t number);
 /* Its part in replication, likewise. */
 struct replica *hosting_find_replica(struct hosting *hosting, const struct image_topic *topic, int32_t number);
+/* Bytes per second that replicas here may take in while they catch up; 0: no limit. */
+void hosting_set_quota(struct hosting *hosting, int64_t bytes_per_s);
 /* Brokers came, went or moved. */
 void hosting_take_brokers(struct hosting *hosting, const struct image *image);
-/* Whether it is led, or followed, here. */
+/* Whether it is followed here. */
 bool hosting_follows(struct hosting *hosting, const struct image_topic *topic, int32_t number);
+/* How far the log of a partition without a leader goes, once the state that says so is in force here (it is neither
+ * led nor followed): the epoch of the last record and the log end offset, -1 and -1 when it can not be read. Returns
+ * false while that is not known yet; `changed` tells when it may be. */
+bool hosting_end(struct hosting *hosting, const struct image_topic *topic, int32_t number, int32_t *ret_last_epoch,
+                 int64_t *ret_end);
+/* Whether it is led here. */
 bool hosting_leads(struct hosting *hosting, const struct image_topic *topic, int32_t number);
 
 /* Stop leading the topic's partitions at once and mark them as not wanted. */

@@ -187,6 +187,12 @@ int64_t hosting_check_lag(struct hosting *hosting, int64_t now_ms)
     return hosting->next_lag_ms;
 }
 
+void hosting_set_quota(struct hosting *hosting, int64_t bytes_per_s)
+{
+    if (hosting->fetchers)
+        fetchers_set_quota(hosting->fetchers, bytes_per_s);
+}
+
 /* ---- cuts ------------------------------------------------------------------------------------------------- */
 
 static struct host_dir *dir_of(void *arg, struct partition *p)
@@ -230,8 +236,5 @@ int hosting_start_replication(struct hosting *hosting, const struct hosting_sett
                                               .begin_cut = begin_cut,
                                               .end_cut = end_cut,
                                               .arg = hosting};
-    int err = fetchers_new(&fetchers, &hosting->fetchers);
-    if (!err)
-        fetchers_set_quota(hosting->fetchers, r->quota_bytes_per_s);
-    return err;
+    return fetchers_new(&fetchers, &hosting->fetchers);
 }

@@ -211,6 +211,7 @@ static struct image_topic *topic_new(struct image *image, const char *name)
     topic->image = image;
     topic->name = strdup(name);
     topic->config = image->defaults;
+    topic->config_zxid = -1;
     topic->is_being_deleted = image_is_deleting(image, name);
     if (!topic->name || insert(image, topic)) {
         topic_free(topic);
@@ -340,7 +341,8 @@ int image_set_state(struct image_topic *topic, int32_t partition, const struct z
                                   .isr_epochs = numbers,
                                   .isr = (int32_t *)(numbers + count),
                                   .is_busy = before.is_busy,
-                                  .wish = before.wish};
+                                  .wish = before.wish,
+                                  .doubt_ms = before.doubt_ms};
     memcpy(p->isr_epochs, state->isr_epochs, count * sizeof *p->isr_epochs);
     memcpy(p->isr, state->isr, count * sizeof *p->isr);
     image_mark(topic);

@@ -28,6 +28,7 @@ struct image_partition {
     bool is_busy; /* the controller is writing it */
     /* The controller's note: somebody has asked for an election of this kind. */
     enum { IMAGE_WISH_NONE, IMAGE_WISH_PREFERRED, IMAGE_WISH_UNCLEAN } wish;
+    int64_t doubt_ms; /* until when the controller waits for replicas that are away; 0: it does not wait */
 };
 
 /* What a broker has told about a partition's log, for the controller. */
@@ -43,6 +44,7 @@ struct image_topic {
     struct znode_topic node;
     int32_t node_version;
     struct topic_config config;
+    int64_t config_zxid; /* of the last change of the znode that it was read from; -1: there was none */
     struct image_partition *partitions; /* node.partitions_count */
     bool is_being_deleted;
     /* The controller's notes about the directories above the states. */
@@ -53,8 +55,10 @@ struct image_topic {
     struct image_end *ends;
     size_t ends_count;
     uint64_t ends_term;       /* the controller's term in which they were read last */
+    bool is_assigning;        /* the controller is writing the node */
     int32_t assigned_version; /* of the node, by the controller's own last write; the image may be behind */
     bool is_ends_due;         /* this broker may have ends to tell */
+    uint64_t ends_told;       /* which it told last; 0: none */
     bool is_served_due;       /* what is served of it may have changed */
     uint64_t round;           /* of the full read that saw it last */
     struct view_block *block; /* NULL: to be made anew */

@@ -1,5 +1,6 @@
 #include "broker/cluster/intents.h"
 
+#include "broker/cluster/config_change.h"
 #include "broker/cluster/placement.h"
 #include "coordination/changes.h"
 #include "coordination/paths.h"
@@ -37,6 +38,8 @@ struct intent {
     bool config_exists;
     bool may_be_sent; /* an outcome was not known */
     char *node;       /* CREATE: the topic's znode */
+    int32_t config_version; /* ALTER: of the settings' znode as read; -1: there is none */
+    int64_t config_zxid;    /* ALTER: of its last change, ours when it was written */
 };
 
 struct intents {
@@ -62,8 +65,8 @@ static int copy_config(struct intent *i, const struct znode_config *config)
     for (size_t k = 0; k < config->count; k++) {
         struct znode_config_entry *entry = &i->config.entries[i->config.count++];
         entry->key = strdup(config->entries[k].key);
-        entry->value = strdup(config->entries[k].value);
-        if (!entry->key || !entry->value)
+        entry->value = config->entries[k].value ? strdup(config->entries[k].value) : NULL;
+        if (!entry->key || (config->entries[k].value && !entry->value))
             return -BROOK_E_NOMEM;
     }
     return 0;
@@ -309,10 +312,14 @@ static bool check_counts(struct intent *i)
              i->partitions, ZNODE_PARTITIONS_MAX);
         return false;
     }
-    if (i->replicas != CLUSTER_REPLICAS_MAX) {
-        fail(i, BROOK_E_INVALID_REPLICATION,
-             "topic %s: %" PRId32 " replicas asked for; this version keeps one replica", i->topic,
-             i->replicas);
+    int32_t most = i->all->s.replicas_max;
+    if (i->replicas < 1 || i->replicas > most) {
+        if (most == 1)
+            fail(i, BROOK_E_INVALID_REPLICATION,
+                 "topic %s: %" PRId32 " replicas asked for; this version keeps one replica", i->topic, i->replicas);
+        else
+            fail(i, BROOK_E_INVALID_REPLICATION, "topic %s: %" PRId32 " replicas; allowed are 1 to %" PRId32,
+                 i->topic, i->replicas, most);
         return false;
     }
     return true;
@@ -510,6 +517,139 @@ static void read_grown(struct intent *i)
     coordinator_get(i->all->s.coordinator, path_topic(&path, i->topic), begin(i, grown_read));
 }
 
+/* ---- alter ------------------------------------------------------------------------------------------ */
+
+static void read_settings(struct intent *i);
+
+/* The node was made; what number its making has is known only from a look. */
+static void made_settings_read(void *arg, const struct coordinator_reply *reply)
+{
+    struct intent *i = end(arg);
+    if (!i)
+        return;
+    i->config_zxid = reply->err ? -1 : reply->stat.mzxid;
+    written(i);
+}
+
+static void altered_for_good(struct intent *i, const struct coordinator_reply *reply)
+{
+    struct path path;
+    if (i->config_version < 0) {
+        coordinator_exists(i->all->s.coordinator, path_topic_config(&path, i->topic), begin(i, made_settings_read));
+        return;
+    }
+    i->config_zxid = reply->op_stats[1].mzxid;
+    written(i);
+}
+
+static void altered(void *arg, const struct coordinator_reply *reply)
+{
+    struct intent *i = end(arg);
+    if (!i)
+        return;
+    bool is_other = reply->err == -BROOK_E_BAD_VERSION || reply->err == -BROOK_E_NODE_EXISTS ||
+                    (reply->err == -BROOK_E_NO_NODE && reply->failed_op == 1);
+    if (!reply->err) {
+        altered_for_good(i, reply);
+    } else if (is_other || is_unknown(reply->err)) {
+        read_settings(i); /* somebody else has written them, or we have: looked at again */
+    } else {
+        fail_plainly(i, reply->err == -BROOK_E_NO_NODE ? BROOK_E_UNKNOWN_TOPIC : reply->err);
+    }
+}
+
+static void send_altered(struct intent *i, const struct znode_config *config)
+{
+    struct path path;
+    char *topics[] = {i->topic};
+    struct znode_change change = {.topics = topics, .topics_count = 1};
+    struct coordinator_multi *multi = coordinator_multi_new();
+    AUTO_FREE char *text = znode_encode_config(config);
+    if (!multi || !text) {
+        coordinator_multi_free(multi);
+        return fail_plainly(i, BROOK_E_NOMEM);
+    }
+    coordinator_multi_check(multi, path_topic(&path, i->topic), -1);
+    path_topic_config(&path, i->topic);
+    if (i->config_version < 0)
+        coordinator_multi_create(multi, path.text, text, strlen(text), ZNODE_PERSISTENT);
+    else
+        coordinator_multi_set(multi, path.text, text, strlen(text), i->config_version);
+    if (changes_announce(multi, &change)) {
+        coordinator_multi_free(multi);
+        return fail_plainly(i, BROOK_E_NOMEM);
+    }
+    coordinator_multi_send(i->all->s.coordinator, &multi, begin(i, altered));
+}
+
+static void settings_read(void *arg, const struct coordinator_reply *reply)
+{
+    struct intent *i = end(arg);
+    struct znode_config old = {0}, next = {0};
+    struct brook_error error = {0};
+    bool is_changed = false;
+    if (!i)
+        return;
+    if (reply->err && reply->err != -BROOK_E_NO_NODE)
+        return fail_plainly(i, reply->err);
+    i->config_version = reply->err ? -1 : reply->stat.version;
+    i->config_zxid = reply->err ? -1 : reply->stat.mzxid;
+    int err = reply->err ? 0 : znode_decode_config(reply->data, reply->data_bytes, &old, &error);
+    if (!err)
+        err = config_change_apply(&old, &i->config, i->all->s.defaults, &next, &is_changed, &error);
+    if (err)
+        fail(i, error.code ? error.code : err, "topic %s: %s", i->topic,
+             error.code ? error.text : brook_error_text(err));
+    else if (i->validate_only)
+        answer(i);
+    else if (is_changed)
+        send_altered(i, &next);
+    else
+        written(i); /* as it is already, perhaps by an attempt whose answer was lost */
+    znode_config_done(&old);
+    znode_config_done(&next);
+}
+
+static void read_settings(struct intent *i)
+{
+    struct path path;
+    coordinator_get(i->all->s.coordinator, path_topic_config(&path, i->topic), begin(i, settings_read));
+}
+
+static void altered_topic_read(void *arg, const struct coordinator_reply *reply)
+{
+    struct intent *i = end(arg);
+    struct znode_topic node;
+    struct brook_error error;
+    if (!i)
+        return;
+    if (reply->err)
+        return fail_plainly(i, reply->err == -BROOK_E_NO_NODE ? BROOK_E_UNKNOWN_TOPIC : reply->err);
+    if (znode_decode_topic(reply->data, reply->data_bytes, &node, &error))
+        return fail(i, error.code, "topic %s: %s", i->topic, error.text);
+    i->result.topic_id = node.topic_id;
+    i->result.partitions = node.partitions_count;
+    i->result.replicas = node.partitions_count ? node.replicas[0].count : 0;
+    znode_topic_done(&node);
+    if (image_is_deleting(i->all->s.image, i->topic))
+        return fail_plainly(i, BROOK_E_TOPIC_BEING_DELETED);
+    read_settings(i);
+}
+
+static void alter(struct intent *i)
+{
+    struct path path;
+    coordinator_get(i->all->s.coordinator, path_topic(&path, i->topic), begin(i, altered_topic_read));
+}
+
+/* The image was made from these settings, or from later ones. */
+static bool is_in_force(const struct intent *i)
+{
+    const struct image_topic *topic = image_find(i->all->s.image, i->topic);
+    return topic && topic_id_equal(&topic->node.topic_id, &i->result.topic_id) &&
+           topic->config_zxid >= i->config_zxid;
+}
+
 /* ---- seen to be done -------------------------------------------------------------------------------- */
 
 static bool is_led(const struct intent *i)
@@ -545,7 +685,7 @@ static void check_deleted(struct intent *i)
 static int64_t check(struct intent *i, int64_t now_ms)
 {
     if (i->kind != INTENT_DELETE) {
-        if (is_led(i))
+        if (i->kind == INTENT_ALTER ? is_in_force(i) : is_led(i))
             answer(i);
         return INT64_MAX;
     }
@@ -614,6 +754,8 @@ void intents_submit(struct intents *all, struct intent *i)
              TOPIC_NAME_BYTES_MAX);
     else if (i->kind == INTENT_CREATE)
         create(i);
+    else if (i->kind == INTENT_ALTER)
+        alter(i);
     else if (i->kind == INTENT_DELETE)
         coordinator_get(all->s.coordinator, path_topic(&path, i->topic), begin(i, doomed_read));
     else

@@ -26,9 +26,10 @@ struct intents_settings {
     const struct topic_config *defaults;
     int32_t partitions_default;
     int32_t replicas_default;
+    int32_t replicas_max;
 };
 
-enum intent_kind { INTENT_CREATE, INTENT_DELETE, INTENT_ADD_PARTITIONS };
+enum intent_kind { INTENT_CREATE, INTENT_DELETE, INTENT_ADD_PARTITIONS, INTENT_ALTER };
 
 /* Everything is copied. Never NULL: without memory the intent is answered so when it is submitted. `config`
  * may be NULL. */

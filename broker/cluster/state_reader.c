@@ -223,6 +223,8 @@ static void config_read(void *arg, const struct coordinator_reply *reply)
     else if (topic && (!reply->err || reply->err == -BROOK_E_NO_NODE) &&
              image_set_config(topic, &config, &error))
         say_odd(r, path_topic_config(&path, step->name), &error);
+    if (topic && (!reply->err || reply->err == -BROOK_E_NO_NODE))
+        topic->config_zxid = reply->err ? -1 : reply->stat.mzxid;
     znode_config_done(&config);
     step_release(step);
 }

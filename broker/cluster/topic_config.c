@@ -46,6 +46,10 @@ static const struct setting settings[] = {
      "Bytes of log between two entries of the offset index.", NULL},
     {"max.message.bytes", FIELD(message_bytes_max), 64, 100 << 20,
      "Largest record batch, in bytes, that the topic takes.", NULL},
+    {"message.timestamp.after.max.ms", FIELD(timestamp_after_ms_max), 0, INT64_MAX,
+     "How far ahead of the broker's clock the timestamps of a batch may be, in milliseconds.", NULL},
+    {"message.timestamp.before.max.ms", FIELD(timestamp_before_ms_max), 0, INT64_MAX,
+     "How far behind the broker's clock the first timestamp of a batch may be, in milliseconds.", NULL},
     {"min.insync.replicas", FIELD(min_insync_replicas), 1, ZNODE_REPLICAS_MAX,
      "Replicas that must be in sync for a produce with acks=all.", NULL},
     {"retention.bytes", FIELD(log.retention_bytes), -1, INT64_MAX,
@@ -71,6 +75,11 @@ static const struct setting *find_setting(const char *key)
         if (!strcmp(settings[i].key, key))
             return &settings[i];
     return NULL;
+}
+
+bool topic_config_knows(const char *key)
+{
+    return find_setting(key) != NULL;
 }
 
 static int64_t load(const struct topic_config *config, const struct setting *s)

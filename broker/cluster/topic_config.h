@@ -17,6 +17,8 @@ struct topic_config {
     int32_t message_bytes_max;    /* max.message.bytes */
     int32_t min_insync_replicas;  /* min.insync.replicas */
     int32_t unclean_election;     /* unclean.leader.election.enable: 0 or 1 */
+    int64_t timestamp_before_ms_max; /* message.timestamp.before.max.ms */
+    int64_t timestamp_after_ms_max;  /* message.timestamp.after.max.ms */
 };
 
 /* Apply `entries` over `defaults`. Unknown keys and bad values are refused with -BROOK_E_INVALID_CONFIG and a
@@ -27,6 +29,8 @@ int topic_config_apply(const struct topic_config *defaults, const struct znode_c
  * be used are left out. Returns how many those were; `error` then says what is wrong with the first. */
 size_t topic_config_apply_usable(const struct topic_config *defaults, const struct znode_config *entries,
                                  struct topic_config *ret, struct brook_error *error);
+/* Whether there is a setting of that name. */
+bool topic_config_knows(const char *key);
 /* A mode of durability by its name. Returns false when there is none of that name. */
 bool topic_config_parse_durability(const char *name, int32_t *ret_mode);
 /* What was left to depend on the number of replicas (the least that a partition has) is decided. */

@@ -65,16 +65,20 @@ static size_t count_numbers(const struct view_block_source *source)
     for (int32_t i = 0; i < source->partitions_count; i++) {
         struct view_partition p = {0};
         source->partition(source->arg, i, &p);
-        count += (size_t)p.replicas_count + (size_t)p.isr_count;
+        count += (size_t)p.replicas_count + (size_t)p.isr_count + (size_t)p.adding_count +
+                 (size_t)p.removing_count + (size_t)p.target_count;
     }
     return count;
 }
 
-static int32_t *append_numbers(int32_t *at, const int32_t *numbers, int32_t count)
+/* Copies to *at and moves it on. */
+static const int32_t *append_numbers(int32_t **at, const int32_t *numbers, int32_t count)
 {
+    int32_t *copy = *at;
     if (count > 0)
-        memcpy(at, numbers, (size_t)count * sizeof *numbers);
-    return at + count;
+        memcpy(copy, numbers, (size_t)count * sizeof *numbers);
+    *at += count;
+    return copy;
 }
 
 static void fill_partitions(struct view_block *block, const struct view_block_source *source)
@@ -83,11 +87,11 @@ static void fill_partitions(struct view_block *block, const struct view_block_so
     for (int32_t i = 0; i < source->partitions_count; i++) {
         struct view_partition *p = &block->topic.partitions[i];
         source->partition(source->arg, i, p);
-        int32_t *replicas = at;
-        int32_t *isr = at = append_numbers(at, p->replicas, p->replicas_count);
-        at = append_numbers(at, p->isr, p->isr_count);
-        p->replicas = replicas;
-        p->isr = isr;
+        p->replicas = append_numbers(&at, p->replicas, p->replicas_count);
+        p->isr = append_numbers(&at, p->isr, p->isr_count);
+        p->adding = append_numbers(&at, p->adding, p->adding_count);
+        p->removing = append_numbers(&at, p->removing, p->removing_count);
+        p->target = append_numbers(&at, p->target, p->target_count);
         if (p->local)
             partition_ref(p->local);
         if (p->replica)

@@ -30,6 +30,13 @@ struct view_partition {
     int32_t isr_count;
     const int32_t *replicas;
     const int32_t *isr;
+    /* While it is being moved (target_count is not 0): who came for that, who goes, and the list afterwards. */
+    int32_t adding_count;
+    int32_t removing_count;
+    int32_t target_count;
+    const int32_t *adding;
+    const int32_t *removing;
+    const int32_t *target;
     /* Hosted here (and open): a reference that lives as long as the block; else NULL. Whether it is led here is
      * partition_is_leader()'s to say: the view may be older. */
     struct partition *local;

@@ -16,7 +16,7 @@ struct view_block {
     uint32_t name_hash;
     uint32_t id_hash;
     struct view_topic topic;
-    int32_t *numbers; /* all replicas, then all in-sync replicas, of all partitions */
+    int32_t *numbers; /* of each partition the replicas, those in sync, and its move */
 };
 
 /* What a block is made from; partition pointers are borrowed, the block takes references of its own. */

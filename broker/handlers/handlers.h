@@ -19,8 +19,12 @@ void handle_add_partitions(struct request *r);
 void handle_describe_configs(struct request *r);
 void handle_list_groups(struct request *r);
 void handle_describe_groups(struct request *r);
+void handle_elect_leaders(struct request *r);
+void handle_reassign(struct request *r);
+void handle_list_reassignments(struct request *r);
 void handle_epoch_end(struct request *r);
 void handle_delete_records(struct request *r);
+void handle_alter_configs(struct request *r);
 
 /* The connection is gone and all its requests have ended: free what handlers kept for it (pull sessions). */
 void handlers_peer_gone(struct request_peer *peer);

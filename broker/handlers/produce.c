@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <string.h>
 
+#define TIMESTAMP_ABSENT (-1)
 /* Far beyond what anybody needs who fills his batches. */
 #define BATCHES_PER_REQUEST_MAX 65536
 
@@ -114,6 +115,34 @@ static void check_replicas(const struct view_topic *topic, int32_t partition, st
                         partition, isr, topic->config.min_insync_replicas);
 }
 
+/* Whether `stamp` is within the topic's window around `now_ms`; records without a timestamp are. */
+static bool is_timely(const struct topic_config *config, int64_t now_ms, int64_t stamp)
+{
+    int64_t ahead;
+    if (stamp == TIMESTAMP_ABSENT)
+        return true;
+    if (__builtin_sub_overflow(stamp, now_ms, &ahead))
+        ahead = stamp < 0 ? -INT64_MAX : INT64_MAX;
+    return ahead <= config->timestamp_after_ms_max && -ahead <= config->timestamp_before_ms_max;
+}
+
+/* By the headers alone, whose greatest stamp is what retention and lookups go by: records are not walked. */
+static void check_timestamps(const struct view_topic *topic, int32_t partition, int64_t now_ms,
+                             struct partition_append *append)
+{
+    for (size_t i = 0; i < append->batches_count; i++) {
+        const struct batch_header *h = &append->batches[i].header;
+        int64_t bad = !is_timely(&topic->config, now_ms, h->base_timestamp) ? h->base_timestamp : h->max_timestamp;
+        if (is_timely(&topic->config, now_ms, bad))
+            continue;
+        brook_error_set(&append->error, BROOK_E_INVALID_TIMESTAMP,
+                        "partition %.100s/%d: timestamp %lld of batch %zu is too far from the broker's clock, which "
+                        "says %lld (ms)",
+                        topic->name, partition, (long long)bad, i, (long long)now_ms);
+        return;
+    }
+}
+
 /* Find the partition of an entry and check its batches. Returns an error only when the whole request is bad.
  */
 static int prepare(struct request *r, struct part *part, const Brook__ProducePartition *entry,
@@ -132,6 +161,8 @@ static int prepare(struct request *r, struct part *part, const Brook__ProducePar
     }
     if (check_batches(part, entry, records, message_bytes_max, error) < 0)
         return -error->code;
+    if (!append->error.code)
+        check_timestamps(topic, entry->partition, r->loop->now_wall_ms, append);
     if (!append->error.code)
         part->partition = partition_ref(partition);
     return 0;

@@ -22,9 +22,13 @@ static const struct route routes[] = {
     [BROOK__REQUEST__BODY_ADD_PARTITIONS] = {"add_partitions", handle_add_partitions, false},
     [BROOK__REQUEST__BODY_DESCRIBE_CONFIGS] = {"describe_configs", handle_describe_configs, false},
     [BROOK__REQUEST__BODY_LIST_GROUPS] = {"list_groups", handle_list_groups, false},
+    [BROOK__REQUEST__BODY_ELECT_LEADERS] = {"elect_leaders", handle_elect_leaders, false},
+    [BROOK__REQUEST__BODY_REASSIGN] = {"reassign", handle_reassign, false},
+    [BROOK__REQUEST__BODY_LIST_REASSIGNMENTS] = {"list_reassignments", handle_list_reassignments, false},
     [BROOK__REQUEST__BODY_DESCRIBE_GROUPS] = {"describe_groups", handle_describe_groups, false},
     [BROOK__REQUEST__BODY_EPOCH_END] = {"epoch_end", handle_epoch_end, false},
     [BROOK__REQUEST__BODY_DELETE_RECORDS] = {"delete_records", handle_delete_records, false},
+    [BROOK__REQUEST__BODY_ALTER_CONFIGS] = {"alter_configs", handle_alter_configs, false},
 };
 
 static const struct route *find_route(const Brook__Request *message)

@@ -94,6 +94,47 @@ static int topic_grow(struct cli *cli)
     return CLI_OK;
 }
 
+/* --unset KEY options behind `count` settings. Returns the count of all, or -1 after having said what is wrong. */
+static int read_unset(struct cli *cli, struct brook_setting settings[SETTINGS_MAX], int count)
+{
+    const char *key;
+    for (int i = 0; (key = cli_value_at(cli, "unset", i)) != NULL; i++) {
+        if (count == SETTINGS_MAX || !*key || strchr(key, '=')) {
+            cli_usage(cli, "--unset: '%s' is not a KEY (at most %d settings)", key, SETTINGS_MAX);
+            return -1;
+        }
+        settings[count++] = (struct brook_setting){key, NULL};
+    }
+    if (count == 0) {
+        cli_usage(cli, "--set or --unset is needed");
+        return -1;
+    }
+    return count;
+}
+
+static int topic_alter(struct cli *cli)
+{
+    struct brook_setting settings[SETTINGS_MAX];
+    char copies[SETTINGS_MAX][512];
+    int count = read_settings(cli, settings, copies);
+    if (count < 0 || (count = read_unset(cli, settings, count)) < 0)
+        return CLI_USAGE;
+    brook_admin *admin = cli_admin(cli);
+    if (!admin)
+        return CLI_FAILED;
+    const char *name = cli->arguments[0];
+    bool dry = cli_flag(cli, "dry-run");
+    struct brook_error error = {0};
+    int r = brook_admin_alter_config(admin, name, settings, (size_t)count, dry, cli->timeout_ms, &error);
+    brook_admin_free(admin);
+    if (r < 0)
+        return cli_fail(NULL, &error);
+    if (cli->json)
+        return cli_print_json(json_pack("{s:s,s:b}", "topic", name, "altered", !dry));
+    printf("%s %s\n", name, dry ? "could be altered" : "altered");
+    return CLI_OK;
+}
+
 static struct brook_cluster *describe(struct cli *cli, brook_admin *admin, const char *const *names, size_t count)
 {
     struct brook_error error = {0};
@@ -287,6 +328,13 @@ static const struct cli_option create_options[] = {
 };
 static const struct cli_option grow_options[] = {{"partitions", "N", "how many partitions afterwards", 'p'}, {0}};
 
+static const struct cli_option alter_options[] = {
+    {"set", "KEY=VALUE", "a topic setting, such as retention.ms=86400000; may be repeated", 's'},
+    {"unset", "KEY", "a setting whose value is to be the broker's default again; may be repeated", 'u'},
+    {"dry-run", NULL, "check everything, change nothing", 0},
+    {0},
+};
+
 const struct cli_command cmd_topic_create = {
     .group = "topic", .name = "create", .arguments = "NAME", .arguments_min = 1, .arguments_max = 1,
     .summary = "create a topic",
@@ -310,6 +358,13 @@ const struct cli_command cmd_topic_grow = {
     .summary = "add partitions to a topic",
     .description = "Add partitions to a topic. Records already there stay where they are, so keys may change partition.",
     .examples = "  brook topic grow orders --partitions 24\n", .options = grow_options, .run = topic_grow,
+};
+const struct cli_command cmd_topic_alter = {
+    .group = "topic", .name = "alter", .arguments = "NAME", .arguments_min = 1, .arguments_max = 1,
+    .summary = "change settings of a topic",
+    .description = "Change settings of a topic while it is used. Settings that are not named stay as they are.",
+    .examples = "  brook topic alter orders --set retention.ms=3600000 --unset retention.bytes\n",
+    .options = alter_options, .run = topic_alter,
 };
 const struct cli_command cmd_topic_delete = {
     .group = "topic", .name = "delete", .arguments = "NAME...", .arguments_min = 1, .arguments_max = -1,

@@ -5,6 +5,7 @@ const struct cli_command *const cli_commands[] = {
     &cmd_topic_list,
     &cmd_topic_describe,
     &cmd_topic_grow,
+    &cmd_topic_alter,
     &cmd_topic_delete,
     &cmd_topic_delete_records,
     &cmd_produce,

@@ -8,6 +8,7 @@ extern const struct cli_command cmd_topic_create;
 extern const struct cli_command cmd_topic_list;
 extern const struct cli_command cmd_topic_describe;
 extern const struct cli_command cmd_topic_grow;
+extern const struct cli_command cmd_topic_alter;
 extern const struct cli_command cmd_topic_delete;
 extern const struct cli_command cmd_topic_delete_records;
 extern const struct cli_command cmd_produce;

@@ -131,6 +131,10 @@ int node_try_start_at(struct node *n, const char *connect, int32_t broker_id, co
         .partitions_default = 1,
         .replicas_default = 1,
         .retention_check_ms = n->retention_check_ms,
+        .replicas_max = n->replicas_max ? n->replicas_max : CLUSTER_REPLICAS_MAX,
+        .rebalance_leaders = n->rebalance_interval_ms > 0,
+        .rebalance_interval_ms = n->rebalance_interval_ms,
+        .absent_wait_ms = n->absent_wait_ms,
         .controlled_shutdown_ms_max = 3000,
         .diag = &n->diag,
     };

@@ -31,6 +31,9 @@ struct node {
     _Atomic unsigned warnings;
     _Atomic unsigned recovered; /* logs that were scanned at the start */
     int64_t retention_check_ms;
+    int64_t rebalance_interval_ms; /* 0: leaders are not given back by themselves */
+    int64_t absent_wait_ms;
+    int32_t replicas_max; /* 0: the product's */
     bool is_told; /* of a result */
     struct cluster_topic_result result;
 };

@@ -243,6 +243,97 @@ START_TEST(settings_are_shown_with_what_is_default)
 }
 END_TEST
 
+/* "key=value" to be set, "key" to be taken away; NULL at the end. Returns the code. */
+static int alter(const char *topic, bool validate_only, const char *const *changes)
+{
+    Brook__Request message = BROOK__REQUEST__INIT;
+    Brook__AlterConfigsRequest body = BROOK__ALTER_CONFIGS_REQUEST__INIT;
+    Brook__AlteredConfig altered = BROOK__ALTERED_CONFIG__INIT, *list[] = {&altered};
+    Brook__ConfigEntry entries[8], *set[8];
+    ProtobufCBinaryData unset[8];
+    altered.has_topic = true;
+    altered.topic = envelope_text(topic);
+    altered.set = set;
+    altered.unset = unset;
+    for (size_t i = 0; changes[i]; i++) {
+        const char *equals = strchr(changes[i], '=');
+        if (!equals) {
+            unset[altered.n_unset++] = envelope_text(changes[i]);
+            continue;
+        }
+        brook__config_entry__init(&entries[i]);
+        entries[i].has_key = entries[i].has_value = true;
+        entries[i].key = envelope_bytes(changes[i], (size_t)(equals - changes[i]));
+        entries[i].value = envelope_text(equals + 1);
+        set[altered.n_set++] = &entries[i];
+    }
+    body.topics = list;
+    body.n_topics = 1;
+    body.validate_only = validate_only;
+    message.alter_configs = &body;
+    Brook__Response *response = ask(handle_alter_configs, &message);
+    ck_assert_int_eq(response->body_case, BROOK__RESPONSE__BODY_ALTER_CONFIGS);
+    ck_assert_uint_eq(response->alter_configs->n_topics, 1);
+    return code_of(response->alter_configs->topics[0]->status);
+}
+#define CHANGES(...) (const char *const[]){__VA_ARGS__, NULL}
+
+static const struct log_settings *settings_of(const char *topic)
+{
+    return &node_topic(bench.n, topic)->config.log;
+}
+
+START_TEST(settings_are_altered_one_by_one)
+{
+    begin("/h-alter");
+    Brook__NewTopic t = new_topic("t", 2, 1), *topics[] = {&t};
+    create(topics, 1);
+    struct log_settings standard = *settings_of("t");
+    ck_assert_int_eq(alter("t", true, CHANGES("retention.ms=1000")), 0);
+    ck_assert_int_eq(settings_of("t")->retention_ms, standard.retention_ms);
+    /* When it is answered the view has them. */
+    ck_assert_int_eq(alter("t", false, CHANGES("retention.ms=1000", "retention.bytes=5000")), 0);
+    ck_assert_int_eq(settings_of("t")->retention_ms, 1000);
+    ck_assert_int_eq(settings_of("t")->retention_bytes, 5000);
+    ck_assert_int_eq(alter("t", false, CHANGES("retention.bytes=6000", "retention.ms")), 0);
+    ck_assert_int_eq(settings_of("t")->retention_ms, standard.retention_ms);
+    ck_assert_int_eq(settings_of("t")->retention_bytes, 6000);
+    ck_assert_str_eq(admin_get(bench.w, "/config/topics/t")->data,
+                     "{\"version\":1,\"config\":{\"retention.bytes\":\"6000\"}}");
+    int32_t version = admin_get(bench.w, "/config/topics/t")->stat.version;
+    ck_assert_int_eq(alter("t", false, CHANGES("retention.bytes=6000")), 0);
+    ck_assert_int_eq(admin_get(bench.w, "/config/topics/t")->stat.version, version); /* nothing to write */
+
+    ck_assert_int_eq(alter("t", false, CHANGES("retention.ms=soon")), BROOK_E_INVALID_CONFIG);
+    ck_assert_int_eq(alter("t", false, CHANGES("segment.bytes=2048", "no.such=1")), BROOK_E_INVALID_CONFIG);
+    ck_assert_int_eq(alter("t", false, CHANGES("no.such")), BROOK_E_INVALID_CONFIG);
+    ck_assert_int_eq(alter("t", false, CHANGES("retention.ms=1", "retention.ms")), BROOK_E_INVALID_CONFIG);
+    ck_assert_int_eq(settings_of("t")->segment_bytes, standard.segment_bytes);
+    ck_assert_int_eq(alter("u", false, CHANGES("retention.ms=1")), BROOK_E_UNKNOWN_TOPIC);
+    ck_assert_int_eq(alter("b/ad", false, CHANGES("retention.ms=1")), BROOK_E_ILLEGAL_NAME);
+    end();
+}
+END_TEST
+
+START_TEST(settings_that_nobody_wrote_and_those_written_by_hand_are_altered)
+{
+    begin("/h-alter-hand");
+    Brook__NewTopic t = new_topic("t", 1, 1), *topics[] = {&t};
+    create(topics, 1);
+    ck_assert_int_eq(admin_delete(bench.w, "/config/topics/t"), 0);
+    ck_assert_int_eq(alter("t", false, CHANGES("retention.ms=2000")), 0);
+    ck_assert_int_eq(settings_of("t")->retention_ms, 2000);
+    ck_assert_int_eq(admin_set(bench.w, "/config/topics/t",
+                               "{\"version\":1,\"config\":{\"by.hand\":\"x\",\"segment.ms\":\"70\"}}", -1),
+                     0);
+    ck_assert_int_eq(alter("t", false, CHANGES("retention.ms=3000")), BROOK_E_INVALID_CONFIG); /* by.hand */
+    ck_assert_int_eq(alter("t", false, CHANGES("retention.ms=3000", "by.hand")), 0);
+    ck_assert_int_eq(settings_of("t")->retention_ms, 3000);
+    ck_assert_int_eq(settings_of("t")->segment_ms, 70);
+    end();
+}
+END_TEST
+
 /* ---- offsets and groups ----------------------------------------------------------------------------- */
 
 static Brook__CommitOffsetsResponse *commit(Brook__CommitOffset **offsets, size_t count)
@@ -360,6 +451,8 @@ int main(void)
     const struct suite_test tests[] = {
         SUITE_TEST(each_topic_of_a_request_gets_its_own_answer),
         SUITE_TEST(topics_are_grown_and_deleted),
+        SUITE_TEST(settings_are_altered_one_by_one),
+        SUITE_TEST(settings_that_nobody_wrote_and_those_written_by_hand_are_altered),
         SUITE_TEST(settings_are_shown_with_what_is_default),
         SUITE_TEST(offsets_are_stored_for_what_exists_and_fetched),
         SUITE_TEST(groups_are_listed_and_described_as_zookeeper_has_them),

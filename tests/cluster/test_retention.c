@@ -159,4 +159,44 @@ START_TEST(deleted_records_stay_deleted_after_a_kill)
 }
 END_TEST
 
-SUITE_MAIN("cluster/retention", SUITE_TEST_SLOW(deleted_records_stay_deleted_after_a_kill, 120))
+/* ---- settings --------------------------------------------------------------------------------------- */
+
+static bool has_begun_later(void *arg)
+{
+    return offset_of(arg, "t", 0, BROOK_OFFSET_EARLIEST) > 0;
+}
+
+START_TEST(altered_settings_are_followed_by_every_broker)
+{
+    static const char *const often[] = {"log.retention.check.interval.ms=50", NULL};
+    struct brokers_options options = {.settings = often};
+    struct bench x;
+    char output[4096];
+    begin(&x, 2, &options);
+    brokers_create_topic(x.b, "t", 2);
+    for (int32_t p = 0; p < 2; p++)
+        produce(&x, "t", p, 100, 0);
+    ck_assert_int_eq(brook(&x, "topic alter t --set retention.ms=1 --dry-run", output, sizeof output), 0);
+    ck_assert_str_eq(output, "t could be altered\n");
+    ck_assert_int_eq(offset_of(&x, "t", 0, BROOK_OFFSET_EARLIEST), 0);
+    ck_assert_int_eq(brook(&x, "topic alter t --set retention.ms=1 --set segment.bytes=4096", output, sizeof output),
+                     0);
+    ck_assert_str_eq(output, "t altered\n");
+    ck_assert(suite_wait(has_begun_later, &x, 20000));
+    for (int32_t p = 0; p < 2; p++)
+        ck_assert_int_eq(offset_of(&x, "t", p, BROOK_OFFSET_LATEST), 100);
+    ck_assert_int_eq(brook(&x, "topic alter t --unset retention.ms --json", output, sizeof output), 0);
+    ck_assert_str_eq(output, "{\"topic\":\"t\",\"altered\":true}\n");
+    ck_assert_int_eq(brook(&x, "topic describe t", output, sizeof output), 0);
+    ck_assert_ptr_nonnull(strstr(output, "segment.bytes=4096"));
+    ck_assert_ptr_null(strstr(output, "retention.ms"));
+    ck_assert_int_eq(brook(&x, "topic alter t --set retention.ms=soon", output, sizeof output), 1);
+    ck_assert_ptr_nonnull(strstr(output, "retention.ms: \"soon\""));
+    ck_assert_int_eq(brook(&x, "topic alter u --unset retention.ms", output, sizeof output), 1);
+    ck_assert_int_eq(brook(&x, "topic alter t", output, sizeof output), 2);
+    end(&x);
+}
+END_TEST
+
+SUITE_MAIN("cluster/retention", SUITE_TEST_SLOW(altered_settings_are_followed_by_every_broker, 120),
+            SUITE_TEST_SLOW(deleted_records_stay_deleted_after_a_kill, 120))

@@ -175,7 +175,10 @@ void fake_cluster_free(struct cluster *c)
 
 void fake_cluster_topic_defaults(struct topic_config *config)
 {
-    *config = (struct topic_config){.message_bytes_max = 2 << 20, .min_insync_replicas = 1};
+    *config = (struct topic_config){.message_bytes_max = 2 << 20,
+                                    .min_insync_replicas = 1,
+                                    .timestamp_before_ms_max = INT64_MAX,
+                                    .timestamp_after_ms_max = INT64_MAX};
     log_settings_default(&config->log);
 }
 
@@ -371,8 +374,39 @@ void cluster_delete_topic(struct cluster *c, const char *name, bool validate_onl
     refuse("delete", name, inbox, cb, arg);
 }
 
+void cluster_alter_config(struct cluster *c, const char *name, const struct znode_config *changes,
+                          bool validate_only, int timeout_ms, struct inbox *inbox, cluster_topic_callback *cb,
+                          void *arg)
+{
+    refuse("alter", name, inbox, cb, arg);
+}
+
 void cluster_add_partitions(struct cluster *c, const char *name, int32_t partitions, bool validate_only,
                             int timeout_ms, struct inbox *inbox, cluster_topic_callback *cb, void *arg)
 {
     refuse("add partitions to", name, inbox, cb, arg);
+}
+
+struct petition_answer {
+    struct inbox_item item;
+    cluster_petition_callback *cb;
+    void *arg;
+};
+
+static void answer_petition(struct inbox_item *item)
+{
+    struct petition_answer *a = CONTAINER_OF(item, struct petition_answer, item);
+    struct cluster_petition_result result = {0};
+    brook_error_set(&result.error, BROOK_E_UNSUPPORTED, "this cluster has no controller");
+    a->cb(a->arg, &result);
+    free(a);
+}
+
+void cluster_petition(struct cluster *c, const struct cluster_petition *what, int timeout_ms, struct inbox *inbox,
+                      cluster_petition_callback *cb, void *arg)
+{
+    struct petition_answer *a = malloc(sizeof *a);
+    ck_assert_ptr_nonnull(a);
+    *a = (struct petition_answer){.item.run = answer_petition, .cb = cb, .arg = arg};
+    inbox_post(inbox, &a->item);
 }

@@ -84,6 +84,13 @@ int brook_admin_describe_config(brook_admin *admin, const char *topic, int timeo
                                 struct brook_config_entries **ret_entries, struct brook_error *error);
 void brook_config_entries_free(struct brook_config_entries *entries);
 
+/* Change settings of a topic while it is used; a value NULL takes the setting away, so that the broker's default
+ * counts again. Settings that are not named stay. Returns when the broker that answers has them; all or nothing.
+ * -BROOK_E_UNKNOWN_TOPIC, -BROOK_E_INVALID_CONFIG (the sentence names the key), ... `validate_only`: check, write
+ * nothing. */
+int brook_admin_alter_config(brook_admin *admin, const char *topic, const struct brook_setting *settings,
+                             size_t count, bool validate_only, int timeout_ms, struct brook_error *error);
+
 /* In/out: `offset` holds BROOK_OFFSET_EARLIEST or _LATEST and is replaced; with `timestamps` (ms, per entry; NULL:
  * none) the first offset at or after that time is looked up instead. Per-entry failures leave BROOK_OFFSET_NONE and
  * the first one is returned. */

@@ -244,6 +244,64 @@ START_TEST(a_partition_tells_its_own_troubles)
 }
 END_TEST
 
+static size_t stamped_batch(void *to, size_t capacity, int64_t first, int64_t second)
+{
+    struct batch_writer w;
+    struct record_view record = {.value = "v", .value_bytes = 1, .timestamp = first};
+    batch_writer_init(&w, to, capacity);
+    ck_assert_int_eq(batch_writer_add(&w, &record), 0);
+    record.timestamp = second;
+    ck_assert_int_eq(batch_writer_add(&w, &record), 0);
+    return batch_writer_finish(&w, -1, -1, -1);
+}
+
+START_TEST(timestamps_outside_the_topics_window_are_refused)
+{
+    enum { DAY = 86400000 };
+    const int64_t now = clock_wall_ms();
+    const struct {
+        int64_t first, second;
+        bool is_refused;
+    } table[] = {
+        {now, now, false},
+        {now - DAY + 60000, now, false},
+        {now - DAY - 60000, now, true},
+        {now, now + DAY - 60000, false},
+        {now, now + DAY + 60000, true},
+        {now * 1000, now * 1000, true},
+        {now / 1000, now / 1000, true},
+        {0, 0, true},
+        {-1, -1, false}, /* without a timestamp */
+        {now, INT64_MAX - 1000000000, true},
+        {INT64_MAX, INT64_MAX, true},
+        {INT64_MIN, INT64_MIN, true},
+    };
+    struct rig rig;
+    struct raw_client c;
+    uint8_t batch[1000];
+    char text[300] = "";
+    struct topic_config config;
+    int64_t stored = 0;
+    rig_prepare(&rig);
+    fake_cluster_topic_defaults(&config);
+    struct topic_id open = fake_cluster_add_topic_with(rig.cluster, "open", 1, &config);
+    config.timestamp_before_ms_max = config.timestamp_after_ms_max = DAY;
+    struct topic_id t = fake_cluster_add_topic_with(rig.cluster, "t", 1, &config);
+    rig_start(&rig);
+    raw_open(&c, rig.port);
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        size_t bytes = stamped_batch(batch, sizeof batch, table[i].first, table[i].second);
+        int code = produce_status(&c, &t, 0, batch, bytes, text, sizeof text);
+        ck_assert_msg(code == (table[i].is_refused ? BROOK_E_INVALID_TIMESTAMP : 0), "%zu: %d %s", i, code, text);
+        ck_assert_int_eq(produce_status(&c, &open, 0, batch, bytes, text, sizeof text), 0);
+        stored += table[i].is_refused ? 0 : 2;
+    }
+    ck_assert_int_eq(end_of(&rig, "t", 0), stored);
+    raw_close(&c);
+    rig_stop(&rig);
+}
+END_TEST
+
 struct stall {
     struct partition *partition;
     _Atomic bool is_held;
@@ -556,7 +614,8 @@ SUITE_MAIN("broker/produce", SUITE_TEST(a_record_is_stored_and_answered_with_its
            SUITE_TEST(acks_none_goes_on_at_the_limit_of_requests),
            SUITE_TEST(a_failure_without_acks_closes_the_connection),
            SUITE_TEST(one_bad_batch_refuses_all_with_nothing_written),
-           SUITE_TEST(records_that_do_not_add_up_are_refused), SUITE_TEST(a_partition_tells_its_own_troubles),
+           SUITE_TEST(records_that_do_not_add_up_are_refused), SUITE_TEST(timestamps_outside_the_topics_window_are_refused),
+           SUITE_TEST(a_partition_tells_its_own_troubles),
            SUITE_TEST(a_stalled_disk_stalls_its_partition_only),
            SUITE_TEST(a_produce_that_waits_is_given_up_at_its_timeout),
            SUITE_TEST(a_produce_that_expires_while_it_waits_is_not_written),

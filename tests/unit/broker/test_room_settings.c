@@ -33,6 +33,9 @@ static const struct place places[] = {
     IN("num.partitions", 13, cluster.partitions_default),
     IN("default.replication.factor", 15, cluster.replicas_default),
     IN("min.insync.replicas", 14, cluster.topic_defaults.min_insync_replicas),
+    IN("leader.imbalance.check.interval.seconds", 16, rebalance_s),
+    IN("leader.election.absent.wait.ms", 17001, cluster.absent_wait_ms),
+    IN("replication.quota.bytes", 17002, cluster.replication_quota_bytes),
     IN("message.max.bytes", 1000001, handlers.message_bytes_max),
     IN("message.max.bytes", 1000001, cluster.topic_defaults.message_bytes_max),
     IN("log.segment.bytes", 50000001, cluster.topic_defaults.log.segment_bytes),
@@ -44,6 +47,8 @@ static const struct place places[] = {
     IN("log.index.interval.bytes", 5001, cluster.topic_defaults.log.index_interval_bytes),
     IN("log.segment.delete.delay.ms", 40001, cluster.topic_defaults.log.file_delete_delay_ms),
     IN("log.dir.min.free.bytes", 40002, cluster.free_bytes_min),
+    IN("log.message.timestamp.before.max.ms", 40003, cluster.topic_defaults.timestamp_before_ms_max),
+    IN("log.message.timestamp.after.max.ms", 40004, cluster.topic_defaults.timestamp_after_ms_max),
     IN("log.flush.interval.messages", 10001, cluster.topic_defaults.durability.flush_messages),
     IN("log.flush.interval.ms", 1001, cluster.topic_defaults.durability.flush_ms),
     IN("max.connections", 2001, net.connections_max),
@@ -75,7 +80,8 @@ static const struct place places[] = {
 
 static const char *const texts[][2] = {
     {"listeners", "PLAINTEXT://127.0.0.1:1111"}, {"advertised.listeners", "there:2222"}, {"broker.rack", "north"},
-    {"log.dirs", "/d/1,/d/2"}, {"zookeeper.connect", "z:3333/p"}, {"log.level", "warn"}, {"log.format", "json"},
+    {"log.dirs", "/d/1,/d/2"}, {"zookeeper.connect", "z:3333/p"}, {"log.level", "warn"}, {"unclean.leader.election.enable", "true"},
+    {"auto.leader.rebalance.enable", "false"}, {"log.format", "json"},
     {"log.durability", "interval"},
 };
 #define TEXTS_COUNT (sizeof texts / sizeof texts[0])
@@ -141,6 +147,8 @@ START_TEST(every_setting_arrives_where_it_belongs)
     ck_assert_str_eq(rooms.cluster.rack, "north");
     ck_assert_str_eq(rooms.cluster.zookeeper_connect, "z:3333/p");
     ck_assert_int_eq(rooms.cluster.topic_defaults.durability.mode, DURABILITY_INTERVAL);
+    ck_assert_int_eq(rooms.cluster.topic_defaults.unclean_election, 1);
+    ck_assert(!rooms.cluster.rebalance_leaders);
     ck_assert_str_eq(s->listeners, "PLAINTEXT://127.0.0.1:1111");
     ck_assert_str_eq(s->advertised_listeners, "there:2222");
     ck_assert_str_eq(s->log_dirs, "/d/1,/d/2");

@@ -1,5 +1,6 @@
 #include "broker/cluster/topic_config.h"
 
+#include "broker/cluster/config_change.h"
 #include "coordination/znodes.h"
 #include "tests/support/suite.h"
 
@@ -56,6 +57,10 @@ static const struct {
     {"min.insync.replicas", "0", false},
     {"min.insync.replicas", "1", true},
     {"min.insync.replicas", "33", false},
+    {"message.timestamp.before.max.ms", "0", true},
+    {"message.timestamp.before.max.ms", "-1", false},
+    {"message.timestamp.after.max.ms", "9223372036854775807", true},
+    {"message.timestamp.after.max.ms", "-1", false},
     {"durability", "fsync", true},
     {"durability", "replicated", true},
     {"durability", "interval", true},
@@ -114,7 +119,7 @@ START_TEST(what_is_set_is_what_is_shown_and_nothing_else_moves)
     struct topic_config base = defaults();
     struct collected before = {.count = 0};
     topic_config_visit(&base, collect, &before);
-    ck_assert_uint_eq(before.count, 12);
+    ck_assert_uint_eq(before.count, 15);
     for (size_t i = 0; i < before.count; i++) {
         char key[128], line[160];
         snprintf(key, sizeof key, "%.*s", (int)strcspn(before.text[i], "="), before.text[i]);
@@ -125,6 +130,8 @@ START_TEST(what_is_set_is_what_is_shown_and_nothing_else_moves)
             value = "7";
         else if (!strcmp(key, "durability"))
             value = "interval";
+        else if (!strcmp(key, "unclean.leader.election.enable"))
+            value = "true";
         ck_assert_int_eq(apply(key, value, &config, NULL), 0);
         topic_config_visit(&config, collect, &after);
         snprintf(line, sizeof line, "%s=%s", key, value);
@@ -168,7 +175,75 @@ START_TEST(settings_in_force_are_used_as_far_as_they_make_sense)
 }
 END_TEST
 
-SUITE_MAIN("cluster/topic_config", SUITE_TEST(each_value_is_taken_or_refused_by_name),
+/* ---- changes ---------------------------------------------------------------------------------------- */
+
+/* "key=value,key" (no value: taken away), applied to `old`, as text again; NULL: refused. */
+static const char *change(const char *old, const char *changes, bool *ret_changed)
+{
+    static char text[512];
+    struct znode_config parsed[2] = {{0}}, next = {0};
+    struct topic_config base = defaults();
+    struct brook_error error = {0};
+    const char *from[] = {old, changes};
+    for (int k = 0; k < 2; k++) {
+        char copy[256], *save = NULL;
+        snprintf(copy, sizeof copy, "%s", from[k]);
+        parsed[k].entries = calloc(16, sizeof *parsed[k].entries);
+        for (char *word = strtok_r(copy, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
+            char *equals = strchr(word, '=');
+            struct znode_config_entry *e = &parsed[k].entries[parsed[k].count++];
+            e->value = equals ? strdup(equals + 1) : NULL;
+            if (equals)
+                *equals = '\0';
+            e->key = strdup(word);
+        }
+    }
+    int r = config_change_apply(&parsed[0], &parsed[1], &base, &next, ret_changed, &error);
+    size_t n = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < next.count; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s=%s", i ? "," : "", next.entries[i].key,
+                              next.entries[i].value);
+    ck_assert_int_eq(r, r ? -BROOK_E_INVALID_CONFIG : 0);
+    ck_assert(r == 0 || error.text[0]);
+    znode_config_done(&parsed[0]);
+    znode_config_done(&parsed[1]);
+    znode_config_done(&next);
+    return r ? NULL : text;
+}
+
+START_TEST(a_change_touches_what_it_names)
+{
+    static const struct {
+        const char *old, *changes, *next;
+        bool is_changed;
+    } table[] = {
+        {"", "retention.ms=5", "retention.ms=5", true},
+        {"retention.ms=5", "retention.ms=6", "retention.ms=6", true},
+        {"retention.ms=5", "retention.ms=5", "retention.ms=5", false},
+        {"retention.ms=5,segment.ms=7", "retention.ms", "segment.ms=7", true},
+        {"segment.ms=7", "retention.ms", "segment.ms=7", false},
+        {"segment.ms=7", "segment.ms,retention.ms=1", "retention.ms=1", true},
+        {"odd=1", "odd", "", true},
+        {"odd=1", "retention.ms=5", NULL, false},
+        {"", "odd", NULL, false},
+        {"", "odd=1", NULL, false},
+        {"", "retention.ms=x", NULL, false},
+        {"", "retention.ms=1,retention.ms=1", NULL, false},
+        {"", "retention.ms=1,retention.ms", NULL, false},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        bool is_changed = false;
+        const char *next = change(table[i].old, table[i].changes, &is_changed);
+        ck_assert_msg(!next == !table[i].next && (!next || !strcmp(next, table[i].next)), "%s + %s: %s", table[i].old,
+                      table[i].changes, next ? next : "refused");
+        ck_assert_msg(is_changed == table[i].is_changed, "%s + %s", table[i].old, table[i].changes);
+    }
+}
+END_TEST
+
+SUITE_MAIN("cluster/topic_config", SUITE_TEST(a_change_touches_what_it_names),
+            SUITE_TEST(each_value_is_taken_or_refused_by_name),
            SUITE_TEST(what_is_set_is_what_is_shown_and_nothing_else_moves),
            SUITE_TEST(durability_depends_on_the_replicas_unless_it_was_said),
            SUITE_TEST(settings_in_force_are_used_as_far_as_they_make_sense))

@@ -1,6 +1,8 @@
 #include "tests/unit/storage/fixture.h"
 
 #include <pthread.h>
+#include <stdio.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
@@ -208,5 +210,76 @@ START_TEST(readers_survive_truncation)
 }
 END_TEST
 
-SUITE_MAIN("storage/readers", SUITE_TEST_SLOW(readers_see_all_of_an_append_or_nothing, 60),
+/* ---- a slow reader of the oldest segment ------------------------------------------------------------- */
+
+#define SLOW_ROUNDS 100
+#define SLOW_PIECE 64
+
+struct slow_reader {
+    struct log *log;
+    _Atomic bool has_begun;
+    int64_t records; /* -1: it was told that they are gone */
+};
+
+/* Take a range, then read it piece by piece while others remove the segment. */
+static void *read_slowly(void *arg)
+{
+    struct slow_reader *reader = arg;
+    struct log_range range;
+    static uint8_t data[1 << 16];
+    size_t at = 0;
+    int r = log_read(reader->log, 0, INT64_MAX, sizeof data, true, sizeof data, &range);
+    atomic_store(&reader->has_begun, true);
+    if (r != 0) {
+        ck_assert_int_eq(r, -BROOK_E_OFFSET_OUT_OF_RANGE);
+        reader->records = -1;
+        return NULL;
+    }
+    for (size_t done = 0; done < range.bytes; done += SLOW_PIECE) {
+        size_t want = range.bytes - done < SLOW_PIECE ? range.bytes - done : SLOW_PIECE;
+        ck_assert_int_eq(pread(range.fd, data + done, want, range.position + (off_t)done), (ssize_t)want);
+        sched_yield();
+    }
+    struct batch_header h;
+    for (; at < range.bytes && batch_read_header(data + at, range.bytes - at, &h) == 0; at += h.total_bytes) {
+        ck_assert_int_eq(batch_check_crc(data + at, &h), 0);
+        reader->records += h.records_count;
+    }
+    ck_assert_uint_eq(at, range.bytes);
+    log_range_done(&range);
+    return NULL;
+}
+
+START_TEST(a_slow_reader_of_a_segment_that_goes_has_all_of_it_or_is_told)
+{
+    struct log_settings s = fixture_settings();
+    int read_whole = 0;
+    s.segment_bytes = 5000;
+    s.retention_ms = 1000;
+    for (int round = 0; round < SLOW_ROUNDS; round++) {
+        char name[32];
+        snprintf(name, sizeof name, "slow-%d", round);
+        const char *path = fixture_log_path(name);
+        struct slow_reader reader = {.log = fixture_open(path, &s, &fixture_clean)};
+        for (int i = 0; i < 100; i++)
+            fixture_append(reader.log, 1, T0, 100);
+        int64_t whole = fixture_read_first(reader.log, 0).records_count * (5000 / (BATCH_HEADER_BYTES + 110));
+        pthread_t thread;
+        ck_assert_int_eq(pthread_create(&thread, NULL, read_slowly, &reader), 0);
+        while (round % 4 && !atomic_load(&reader.has_begun))
+            sched_yield();
+        ck_assert_int_gt(round % 2 ? log_retain(reader.log, T0 + 5000) : log_trim(reader.log, 60, T0), 0);
+        pthread_join(thread, NULL);
+        ck_assert(reader.records == -1 || reader.records >= whole);
+        read_whole += reader.records > 0;
+        ck_assert_int_eq(fixture_count_files(path, ".deleted"), 0); /* the space is given back */
+        ck_assert_int_eq(log_close(reader.log), 0);
+    }
+    ck_assert_int_gt(read_whole, 0);
+}
+END_TEST
+
+SUITE_MAIN("storage/readers",
+           SUITE_TEST_SLOW(a_slow_reader_of_a_segment_that_goes_has_all_of_it_or_is_told, 120),
+            SUITE_TEST_SLOW(readers_see_all_of_an_append_or_nothing, 60),
            SUITE_TEST_SLOW(readers_survive_retention, 60), SUITE_TEST_SLOW(readers_survive_truncation, 60))

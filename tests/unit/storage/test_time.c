@@ -70,6 +70,46 @@ START_TEST(equal_and_falling_timestamps_give_the_first_that_fits)
 }
 END_TEST
 
+/* Of a batch with log append time the records' own stamps do not count: all have the greatest. */
+START_TEST(log_append_time_counts_for_all_records_of_its_batch)
+{
+    struct log_settings s = fixture_settings();
+    for (int codec = CODEC_NONE; codec <= CODEC_ZSTD; codec++) {
+        char name[32];
+        snprintf(name, sizeof name, "append-time-%d", codec);
+        struct log *log = fixture_open(fixture_log_path(name), &s, &fixture_clean);
+        int64_t base, offset, timestamp;
+        for (int i = 0; i < 3; i++) {
+            struct log_batch b = codec == CODEC_NONE ? batches_make(4, T0 + 10 * i, 1, 20, 1)
+                                                     : batches_make_compressed((enum codec_id)codec, 4, T0 + 10 * i,
+                                                                               1, 20, 1);
+            if (i == 1) { /* in the middle, and later than what follows */
+                b.header.attributes |= BATCH_LOG_APPEND_TIME;
+                b.header.max_timestamp = T0 + 500;
+                batch_write_header(b.data, &b.header);
+            }
+            ck_assert_int_eq(log_append(log, &b, 1, 0, T0, &base, NULL), 0);
+            batches_free(&b);
+        }
+        const struct {
+            int64_t time, offset, found;
+        } table[] = {{0, 0, 0}, {3, 3, 3}, {4, 4, 500}, {11, 4, 500}, {500, 4, 500}};
+        for (int again = 0; again < 2; again++) {
+            for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+                ck_assert_int_eq(log_find_time(log, T0 + table[i].time, INT64_MAX, 1 << 20, &offset, &timestamp), 0);
+                ck_assert_int_eq(offset, table[i].offset);
+                ck_assert_int_eq(timestamp, T0 + table[i].found);
+            }
+            ck_assert_int_eq(log_find_time(log, T0 + 501, INT64_MAX, 1 << 20, &offset, &timestamp),
+                             -BROOK_E_NOT_FOUND);
+            ck_assert_int_eq(log_close(log), 0);
+            log = fixture_open(fixture_log_path(name), &s, again ? &fixture_clean : &fixture_unclean);
+        }
+        ck_assert_int_eq(log_close(log), 0);
+    }
+}
+END_TEST
+
 START_TEST(a_batch_that_expands_too_far_is_an_error_not_a_crash)
 {
     struct log_settings s = fixture_settings();
@@ -262,6 +302,7 @@ END_TEST
 
 SUITE_MAIN("storage/time", SUITE_TEST(a_time_is_found_to_the_record_in_every_codec),
            SUITE_TEST(equal_and_falling_timestamps_give_the_first_that_fits),
+           SUITE_TEST(log_append_time_counts_for_all_records_of_its_batch),
            SUITE_TEST(a_batch_that_expands_too_far_is_an_error_not_a_crash),
            SUITE_TEST(age_is_told_by_believable_stamps_only),
            SUITE_TEST(retention_takes_from_the_oldest_and_keeps_the_newest),

@@ -1,0 +1,115 @@
+#include "broker/cluster/quota.h"
+
+#include "coordination/paths.h"
+#include "coordination/znodes.h"
+#include "proto/base/cleanup.h"
+#include "proto/base/diag.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct quota {
+    const struct diag *diag;
+    int64_t setting;
+    int64_t of_all;  /* -1: nothing is said */
+    int64_t of_this; /* likewise */
+    _Atomic int64_t bytes;
+    struct observation *watches[2];
+};
+
+int quota_new(int64_t setting, const struct diag *diag, struct quota **ret_quota)
+{
+    struct quota *q = calloc(1, sizeof *q);
+    if (!q)
+        return -BROOK_E_NOMEM;
+    q->diag = diag;
+    q->setting = setting;
+    q->of_all = q->of_this = -1;
+    atomic_store(&q->bytes, setting);
+    *ret_quota = q;
+    return 0;
+}
+
+void quota_stop(struct quota *q)
+{
+    for (int i = 0; q && i < 2; i++)
+        observation_free(TAKE(q->watches[i]));
+}
+
+void quota_free(struct quota *q)
+{
+    free(q);
+}
+
+int64_t quota_bytes(const struct quota *q)
+{
+    return atomic_load_explicit(&q->bytes, memory_order_relaxed);
+}
+
+static void settle(struct quota *q)
+{
+    int64_t bytes = q->of_this >= 0 ? q->of_this : q->of_all >= 0 ? q->of_all : q->setting;
+    if (bytes == quota_bytes(q))
+        return;
+    atomic_store_explicit(&q->bytes, bytes, memory_order_relaxed);
+    diag_log(q->diag, DIAG_INFO, "", QUOTA_KEY " is %" PRId64 " now", bytes);
+}
+
+/* -1: nothing that can be used. */
+static int64_t parse(const char *text)
+{
+    char *end;
+    errno = 0;
+    long long value = *text >= '0' && *text <= '9' ? strtoll(text, &end, 10) : -1;
+    return value < 0 || errno || *end ? -1 : value;
+}
+
+static int64_t read_node(const struct quota *q, const struct coordinator_reply *reply)
+{
+    struct znode_config config;
+    struct brook_error error;
+    int64_t value = -1;
+    if (reply->err)
+        return -1;
+    if (znode_decode_config(reply->data, reply->data_bytes, &config, &error)) {
+        diag_log(q->diag, DIAG_WARN, "", "a node of " PATH_CONFIG_BROKERS " makes no sense: %s", error.text);
+        return -1;
+    }
+    for (size_t i = 0; i < config.count; i++) {
+        if (strcmp(config.entries[i].key, QUOTA_KEY) != 0)
+            continue;
+        value = parse(config.entries[i].value);
+        if (value < 0)
+            diag_log(q->diag, DIAG_WARN, "", QUOTA_KEY ": \"%.60s\" is not a number of bytes",
+                     config.entries[i].value);
+    }
+    znode_config_done(&config);
+    return value;
+}
+
+static void all_observed(void *arg, const struct coordinator_reply *reply)
+{
+    struct quota *q = arg;
+    q->of_all = read_node(q, reply);
+    settle(q);
+}
+
+static void this_observed(void *arg, const struct coordinator_reply *reply)
+{
+    struct quota *q = arg;
+    q->of_this = read_node(q, reply);
+    settle(q);
+}
+
+int quota_watch(struct quota *q, struct coordinator *coordinator, struct inbox *inbox, int32_t broker_id)
+{
+    struct path path;
+    q->watches[0] =
+        coordinator_observe(coordinator, OBSERVE_DATA, PATH_CONFIG_BROKERS_DEFAULT, 0, inbox, all_observed, q);
+    q->watches[1] = coordinator_observe(coordinator, OBSERVE_DATA, path_broker_config(&path, broker_id), 0, inbox,
+                                        this_observed, q);
+    return q->watches[0] && q->watches[1] ? 0 : -BROOK_E_NOMEM;
+}
