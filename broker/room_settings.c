@@ -59,6 +59,23 @@ static struct durability durability(const struct settings *s)
     return d;
 }
 
+static struct log_settings logs(const struct settings *s)
+{
+    struct log_settings l = {.segment_bytes = s->log_segment_bytes,
+                             .segment_ms = settings_roll_ms(s),
+                             .segment_index_bytes = s->log_index_size_max_bytes,
+                             .index_interval_bytes = s->log_index_interval_bytes,
+                             .retention_ms = settings_retention_ms(s),
+                             .retention_bytes = s->log_retention_bytes,
+                             .file_delete_delay_ms = s->log_segment_delete_delay_ms,
+                             .delete_retention_ms = s->log_cleaner_delete_retention_ms,
+                             .min_compaction_lag_ms = s->log_cleaner_min_compaction_lag_ms,
+                             .max_compaction_lag_ms = s->log_cleaner_max_compaction_lag_ms,
+                             .min_dirty_ppm = s->log_cleaner_min_cleanable_ratio};
+    topic_config_parse_cleanup(s->log_cleanup_policy, &l.cleanup_policy); /* known, as above */
+    return l;
+}
+
 struct cluster_settings room_settings_cluster(const struct settings *s)
 {
     return (struct cluster_settings){
@@ -74,6 +91,11 @@ struct cluster_settings room_settings_cluster(const struct settings *s)
         .rebalance_interval_ms = (int64_t)s->rebalance_interval_s * 1000,
         .absent_wait_ms = s->absent_wait_ms,
         .replication_quota_bytes = s->replication_quota_bytes,
+        .cleaner = {.threads = s->log_cleaner_threads,
+                    .map_bytes = s->log_cleaner_dedupe_buffer_size,
+                    .bytes_per_s = s->log_cleaner_io_max_bytes_per_second,
+                    .backoff_ms = s->log_cleaner_backoff_ms,
+                    .expanded_bytes_max = s->request_max_expanded_bytes},
         .retention_check_ms = s->log_retention_check_interval_ms,
         .free_bytes_min = s->log_dir_min_free_bytes,
         .replication = {.fetchers = s->num_replica_fetchers,
@@ -84,13 +106,7 @@ struct cluster_settings room_settings_cluster(const struct settings *s)
                         .fetch_timeout_ms = s->replica_socket_timeout_ms,
                         .frame_bytes_max = (uint32_t)s->socket_request_max_bytes},
         .controlled_shutdown_ms_max = s->controlled_shutdown_max_ms,
-        .topic_defaults = {.log = {.segment_bytes = s->log_segment_bytes,
-                                   .segment_ms = settings_roll_ms(s),
-                                   .segment_index_bytes = s->log_index_size_max_bytes,
-                                   .index_interval_bytes = s->log_index_interval_bytes,
-                                   .retention_ms = settings_retention_ms(s),
-                                   .retention_bytes = s->log_retention_bytes,
-                                   .file_delete_delay_ms = s->log_segment_delete_delay_ms},
+        .topic_defaults = {.log = logs(s),
                            .durability = durability(s),
                            .message_bytes_max = s->message_max_bytes,
                            .min_insync_replicas = s->min_insync_replicas,

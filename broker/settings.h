@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define SETTINGS_MAX 64
+#define SETTINGS_MAX 96
 
 struct settings {
     /* who and where */
@@ -60,6 +60,16 @@ struct settings {
     char *log_durability;
     int64_t log_flush_interval_messages;
     int64_t log_flush_interval_ms;
+    /* compaction */
+    char *log_cleanup_policy;
+    int32_t log_cleaner_threads;
+    int64_t log_cleaner_dedupe_buffer_size;
+    int64_t log_cleaner_io_max_bytes_per_second;
+    int64_t log_cleaner_backoff_ms;
+    int64_t log_cleaner_delete_retention_ms;
+    int32_t log_cleaner_min_cleanable_ratio;
+    int64_t log_cleaner_min_compaction_lag_ms;
+    int64_t log_cleaner_max_compaction_lag_ms;
     /* connections and requests */
     int32_t max_connections;
     int32_t max_connections_per_ip;

@@ -197,6 +197,7 @@ static int start_hosting(struct cluster *c)
         .data_dirs_count = c->s.data_dirs_count,
         .disk_threads = c->s.disk_threads_count,
         .retention_check_ms = c->s.retention_check_ms,
+        .cleaner = c->s.cleaner,
         .free_bytes_min = c->s.free_bytes_min,
         .replication = c->s.replication,
         .defaults = &c->s.topic_defaults,

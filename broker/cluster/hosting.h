@@ -20,6 +20,7 @@
 #ifndef BROOK_CLUSTER_HOSTING_H
 #define BROOK_CLUSTER_HOSTING_H
 
+#include "broker/cluster/cleaner_settings.h"
 #include "broker/cluster/image.h"
 #include "proto/base/inbox.h"
 
@@ -29,6 +30,7 @@ struct partition;
 struct replica;
 
 #define HOSTING_CHECKPOINT_MS 60000
+#define HOSTING_CLEAN_RETRY_MS 300000 /* until a log that could not be compacted is tried again */
 #define HOSTING_RETRY_MS 30000        /* until a partition that could not be opened is tried again */
 #define HOSTING_OFFLINE_CHECK_MS 1000 /* between two looks for logs that take no appends any more */
 #define HOSTING_SPACE_MS 1000         /* between two looks at the room that the data directories have */
@@ -52,6 +54,7 @@ struct hosting_settings {
     size_t data_dirs_count;
     int disk_threads;
     int64_t retention_check_ms;
+    struct cleaner_settings cleaner;
     int64_t free_bytes_min; /* with less room a data directory counts as full; 0: only when a write says so */
     struct hosting_replication replication;
     const struct topic_config *defaults; /* copied: for logs whose topic is not known yet */

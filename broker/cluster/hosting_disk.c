@@ -137,6 +137,7 @@ static void opened(struct hosted *h)
     h->partition = partition;
     h->is_durability_set = false;
     h->status = HOSTED_OPEN;
+    atomic_store(&h->stop_cleaning, false);
     hosted_heed_dir(h);
     say_recovered(h);
     h->is_new = false;
@@ -221,6 +222,7 @@ static void leave_run(struct disk_job *job)
     }
     if (h->log) {
         int64_t start = log_start_offset(h->log), end = log_end_offset(h->log);
+        h->hint.cleaned_offset = log_cleaned_offset(h->log);
         h->err = log_close(TAKE(h->log));
         h->hint.start_offset = start;
         if (!h->err)
@@ -308,6 +310,7 @@ void hosted_leave(struct hosted *h, enum hosted_end end)
     hosting->failed -= !was_open;
     h->status = HOSTED_LEAVING;
     h->end = end;
+    atomic_store(&h->stop_cleaning, true);
     hosting->leaving++;
     if (!was_open)
         return start_leave(h);

@@ -84,6 +84,9 @@ struct hosted {
     int64_t high_watermark;
     int64_t retry_ms;
 
+    _Atomic bool stop_cleaning;     /* the partition is wanted back */
+    _Atomic int64_t clean_after_ms; /* clock_boot_ms(): not compacted before */
+
     struct disk_job job;
     struct inbox_item released;
     struct log *log; /* between job and table */
@@ -109,6 +112,9 @@ struct hosting {
     struct flusher *flusher;
     struct replica_settings replica;
     struct fetchers *fetchers;
+    struct cleaner_settings cleaner;
+    struct disk_pool *cleaners; /* NULL: nothing is compacted */
+    struct throttle *throttle;  /* of theirs */
     struct hosted *table;
     int64_t broker_epoch;
     int64_t clean_from;
@@ -126,10 +132,12 @@ struct hosting {
     _Atomic bool stop_duties;
     unsigned duties; /* under way */
     bool is_retaining;
+    bool is_cleaning;
     int64_t next_offline_ms;
     int64_t next_space_ms;
     int64_t next_retention_ms;
     int64_t next_checkpoint_ms;
+    int64_t next_cleaning_ms;
     int64_t next_progress_ms;
     int64_t next_lag_ms;
 };
@@ -175,6 +183,9 @@ void hosted_start_open(struct hosted *h);
 void hosted_leave(struct hosted *h, enum hosted_end end);
 void hosting_open_dirs(struct hosting *hosting);
 void hosting_close_dirs(struct hosting *hosting);
+
+/* hosting_cleaner.c */
+void hosting_start_cleaning(struct hosting *hosting);
 
 /* hosting_duties.c */
 void hosting_start_retention(struct hosting *hosting);

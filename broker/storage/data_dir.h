@@ -77,6 +77,7 @@ struct data_dir_checkpoint {
     int64_t recovery_point;
     int64_t start_offset;
     int64_t high_watermark;
+    int64_t cleaned_offset; /* 0 is left out as well */
 };
 /* Returns 0; -BROOK_E_NOMEM; -BROOK_E_STORAGE_FULL; -BROOK_E_STORAGE_ERROR, with a sentence and errno. Files that
  * could not be replaced are as they were. */
