@@ -22,6 +22,7 @@
 #include "broker/replication/replica.h"
 #include "broker/storage/data_dir.h"
 #include "broker/storage/flusher.h"
+#include "broker/storage/open_files.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -109,6 +110,7 @@ struct hosting {
     struct flusher *flusher;
     struct replica_settings replica;
     struct fetchers *fetchers;
+    struct open_files *files;
     struct hosted *table;
     int64_t broker_epoch;
     int64_t clean_from;
@@ -132,6 +134,8 @@ struct hosting {
     int64_t next_checkpoint_ms;
     int64_t next_progress_ms;
     int64_t next_lag_ms;
+    int64_t began_ms;              /* to open what was found */
+    _Atomic int64_t bytes_scanned; /* by recovery, since then */
 };
 
 /* hosting.c */
@@ -141,6 +145,9 @@ const char *hosted_subject(const struct hosted *h, int32_t epoch, char buffer[HO
 /* Say that the log is not opened anew, and see to that. */
 void hosted_tell_offline(struct hosted *h, const char *reason);
 void hosting_check_closed(struct hosting *hosting);
+/* What recovery had to read so far and how fast; "" when nothing. */
+#define HOSTING_SCANNED_BYTES 96
+const char *hosting_say_scanned(const struct hosting *hosting, char buffer[HOSTING_SCANNED_BYTES]);
 
 /* hosting_roles.c */
 /* Do what the partition's state asks for: lead, follow, neither. */
