@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define SETTINGS_MAX 64
+#define SETTINGS_MAX 96
 
 struct settings {
     /* who and where */
