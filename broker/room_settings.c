@@ -3,6 +3,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#define RESERVED_MAX 512
+/* More open files make nothing faster. */
+#define OPEN_FILES_ENOUGH ((size_t)100000)
+
 struct handler_settings room_settings_handlers(const struct settings *s)
 {
     return (struct handler_settings){
@@ -50,6 +54,27 @@ struct net_settings room_settings_net(const struct settings *s)
     };
 }
 
+/* For what is neither connection nor segment: loops, ZooKeeper, directories, index files while they are looked at. */
+static uint64_t reserved(uint64_t descriptors)
+{
+    return descriptors / 8 < RESERVED_MAX ? descriptors / 8 : RESERVED_MAX;
+}
+
+size_t room_settings_open_files(const struct settings *s, uint64_t descriptors)
+{
+    uint64_t left = descriptors - reserved(descriptors), connections = (uint64_t)s->max_connections;
+    uint64_t share = connections < left / 2 ? left - connections : left / 2;
+    if (s->log_open_files_max > 0)
+        return (size_t)s->log_open_files_max < share ? (size_t)s->log_open_files_max : (size_t)share;
+    return share < OPEN_FILES_ENOUGH ? (size_t)share : OPEN_FILES_ENOUGH;
+}
+
+uint32_t room_settings_connections(const struct settings *s, uint64_t descriptors, size_t open_files)
+{
+    uint64_t left = descriptors - reserved(descriptors) - open_files;
+    return left < (uint64_t)s->max_connections ? (uint32_t)left : (uint32_t)s->max_connections;
+}
+
 static struct durability durability(const struct settings *s)
 {
     struct durability d = {.flush_messages = s->log_flush_interval_messages,
@@ -84,6 +109,7 @@ struct cluster_settings room_settings_cluster(const struct settings *s)
         .zookeeper_connect = s->zookeeper_connect,
         .zookeeper_session_timeout_ms = s->zookeeper_session_timeout_ms,
         .disk_threads_count = s->num_disk_threads,
+        .open_files_max = (size_t)s->log_open_files_max,
         .partitions_default = s->num_partitions,
         .replicas_default = s->default_replication_factor,
         .replicas_max = CLUSTER_REPLICAS_MAX,

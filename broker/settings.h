@@ -57,6 +57,7 @@ struct settings {
     int32_t log_index_interval_bytes;
     int64_t log_segment_delete_delay_ms;
     int64_t log_dir_min_free_bytes;
+    int32_t log_open_files_max;
     char *log_durability;
     int64_t log_flush_interval_messages;
     int64_t log_flush_interval_ms;

@@ -103,6 +103,9 @@ const struct setting settings_table[] = {
          STATIC,
          "And one that has a stamp so much ahead of it: mostly microseconds where milliseconds belong. Topics may say "
          "otherwise (message.timestamp.after.max.ms)."),
+    INT("log.open.files.max", log_open_files_max, "0", 0, 10000000, "files", STATIC,
+        "Segment files open at a time; beyond it the one not used for the longest is closed. 0: what connections leave "
+        "of the process's descriptors, half of them at least."),
     CHOICE("log.durability", log_durability, NULL, "fsync|replicated|interval", STATIC,
            "What an acknowledgement of acks=all means: on stable storage; in the page cache of the replicas in "
            "sync; or likewise, but shown to consumers once flushed. Topics may say otherwise (durability). "

@@ -196,6 +196,7 @@ static int start_hosting(struct cluster *c)
         .data_dirs = c->s.data_dirs,
         .data_dirs_count = c->s.data_dirs_count,
         .disk_threads = c->s.disk_threads_count,
+        .open_files_max = c->s.open_files_max,
         .retention_check_ms = c->s.retention_check_ms,
         .cleaner = c->s.cleaner,
         .free_bytes_min = c->s.free_bytes_min,

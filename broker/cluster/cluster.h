@@ -31,6 +31,7 @@ struct cluster_settings {
     const char *const *data_dirs;  /* log.dirs */
     size_t data_dirs_count;
     int disk_threads_count;
+    size_t open_files_max;         /* segment files open at a time */
     int32_t partitions_default;    /* num.partitions */
     int32_t replicas_default;      /* default.replication.factor */
     int32_t replicas_max;          /* of a partition, at most ZNODE_REPLICAS_MAX; 1: partitions are not moved, either */

@@ -3,6 +3,7 @@
 #include "broker/cluster/hosting_internal.h"
 #include "broker/storage/throttle.h"
 #include "proto/base/cleanup.h"
+#include "proto/base/clock.h"
 #include "proto/base/diag.h"
 
 #include <assert.h>
@@ -76,6 +77,9 @@ int hosting_new(const struct hosting_settings *settings, struct inbox *inbox,
         err = flusher_new(FLUSHER_THREADS_MAX, &hosting->flusher);
     if (!err)
         err = hosting_start_replication(hosting, settings);
+    if (!err)
+        err = open_files_new(settings->open_files_max ? settings->open_files_max : OPEN_FILES_UNLIMITED,
+                             &hosting->files);
     if (err) {
         hosting_free(hosting);
         return err;
@@ -104,6 +108,7 @@ void hosting_free(struct hosting *hosting)
     }
     flusher_free(hosting->flusher);
     throttle_free(hosting->throttle);
+    open_files_unref(hosting->files);
     free(hosting->dirs);
     free(hosting->cluster_id);
     free(hosting);
@@ -461,11 +466,23 @@ static void look_for_offline(struct hosting *hosting)
     }
 }
 
+const char *hosting_say_scanned(const struct hosting *hosting, char buffer[HOSTING_SCANNED_BYTES])
+{
+    int64_t bytes = atomic_load_explicit(&hosting->bytes_scanned, memory_order_relaxed);
+    int64_t ms = clock_boot_ms() - hosting->began_ms;
+    buffer[0] = '\0';
+    if (bytes)
+        snprintf(buffer, HOSTING_SCANNED_BYTES, ", %.1f MB checked at %.2f GB/s", (double)bytes / 1e6,
+                 (double)bytes / 1e6 / (double)(ms ? ms : 1));
+    return buffer;
+}
+
 static void say_progress(struct hosting *hosting, int64_t now_ms)
 {
+    char scanned[HOSTING_SCANNED_BYTES];
     if (hosting->next_progress_ms && now_ms >= hosting->next_progress_ms && hosting->found)
-        diag_log(hosting->diag, DIAG_INFO, "", "opening logs: %zu of %zu done",
-                 hosting->found - hosting->opening, hosting->found);
+        diag_log(hosting->diag, DIAG_INFO, "", "opening logs: %zu of %zu done%s",
+                 hosting->found - hosting->opening, hosting->found, hosting_say_scanned(hosting, scanned));
     if (!hosting->next_progress_ms || now_ms >= hosting->next_progress_ms)
         hosting->next_progress_ms = now_ms + HOSTING_PROGRESS_MS;
 }

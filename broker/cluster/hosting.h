@@ -4,7 +4,8 @@
  * says, and gives up what is not in the image any more. Everything that touches a disk is done on disk
  * threads; the retention and checkpoint timers live here. A log that goes offline is closed and, after
  * HOSTING_RETRY_MS, opened anew as after a crash; until then the partition is not led. One whose sync failed
- * stays as it is, readable and offline, until the process ends.
+ * stays as it is, readable and offline, until the process ends; where a sync failed while it was opened, it stays
+ * closed.
  * A data directory that fails (it can not be read at the start, its checkpoints can not be written, its file system is
  * gone or read-only) takes its own partitions offline until the process ends, readable where their files are; the others
  * go on. One that has too little room takes no appends and no new partitions until it has more. New partitions go to
@@ -53,6 +54,7 @@ struct hosting_settings {
     const char *const *data_dirs; /* copied */
     size_t data_dirs_count;
     int disk_threads;
+    size_t open_files_max; /* segment files open at a time; 0: no limit */
     int64_t retention_check_ms;
     struct cleaner_settings cleaner;
     int64_t free_bytes_min; /* with less room a data directory counts as full; 0: only when a write says so */

@@ -169,6 +169,12 @@ static int write_checkpoint(struct host_dir *dir, struct round *round)
     return err;
 }
 
+static void rest_one(struct partition *p, void *arg)
+{
+    (void)arg;
+    log_rest(partition_log(p));
+}
+
 /* What is dirty is synced first: it bounds what the next start has to read again after a crash. */
 static void checkpoint_run(struct disk_job *job)
 {
@@ -183,6 +189,8 @@ static void checkpoint_run(struct disk_job *job)
         struct log *log = partition_log(item->partition);
         if (!log_offline_reason(log))
             partition_flush(item->partition);
+        if (log_can_rest(log, clock_wall_ms() - HOSTING_CHECKPOINT_MS))
+            partition_with_append_lock(item->partition, rest_one, NULL);
         partition_marks(item->partition, &marks);
         item->recovery_point = log_durable_end(log);
         item->start_offset = marks.log_start;

@@ -22,6 +22,7 @@
 #include "broker/replication/replica.h"
 #include "broker/storage/data_dir.h"
 #include "broker/storage/flusher.h"
+#include "broker/storage/open_files.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -115,6 +116,7 @@ struct hosting {
     struct cleaner_settings cleaner;
     struct disk_pool *cleaners; /* NULL: nothing is compacted */
     struct throttle *throttle;  /* of theirs */
+    struct open_files *files;
     struct hosted *table;
     int64_t broker_epoch;
     int64_t clean_from;
@@ -140,6 +142,8 @@ struct hosting {
     int64_t next_cleaning_ms;
     int64_t next_progress_ms;
     int64_t next_lag_ms;
+    int64_t began_ms;              /* to open what was found */
+    _Atomic int64_t bytes_scanned; /* by recovery, since then */
 };
 
 /* hosting.c */
@@ -149,6 +153,9 @@ const char *hosted_subject(const struct hosted *h, int32_t epoch, char buffer[HO
 /* Say that the log is not opened anew, and see to that. */
 void hosted_tell_offline(struct hosted *h, const char *reason);
 void hosting_check_closed(struct hosting *hosting);
+/* What recovery had to read so far and how fast; "" when nothing. */
+#define HOSTING_SCANNED_BYTES 96
+const char *hosting_say_scanned(const struct hosting *hosting, char buffer[HOSTING_SCANNED_BYTES]);
 
 /* hosting_roles.c */
 /* Do what the partition's state asks for: lead, follow, neither. */

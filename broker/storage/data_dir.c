@@ -499,7 +499,7 @@ int data_dir_write_topic_id(const struct data_dir *dir, const char *topic, int32
     data_dir_partition_path(dir, topic, partition, directory);
     if ((size_t)snprintf(path, sizeof path, "%s/" PARTITION_METADATA_FILE, directory) >= sizeof path)
         return -BROOK_E_INVALID;
-    return partition_metadata_save(path, topic_id, NULL);
+    return partition_metadata_save(path, topic_id, false, NULL);
 }
 
 bool data_dir_holds_nothing(const struct data_dir *dir, const char *topic, int32_t partition)

@@ -49,6 +49,7 @@ static const struct place places[] = {
     IN("log.dir.min.free.bytes", 40002, cluster.free_bytes_min),
     IN("log.message.timestamp.before.max.ms", 40003, cluster.topic_defaults.timestamp_before_ms_max),
     IN("log.message.timestamp.after.max.ms", 40004, cluster.topic_defaults.timestamp_after_ms_max),
+    IN("log.open.files.max", 4001, cluster.open_files_max),
     IN("log.flush.interval.messages", 10001, cluster.topic_defaults.durability.flush_messages),
     IN("log.flush.interval.ms", 1001, cluster.topic_defaults.durability.flush_ms),
     IN("log.cleaner.threads", 21, cluster.cleaner.threads),
@@ -214,6 +215,33 @@ START_TEST(the_sweep_leaves_no_setting_out_and_no_two_alike)
 }
 END_TEST
 
+static void share(const char *connections, const char *files, uint64_t descriptors, size_t want_files,
+                  uint32_t want_connections)
+{
+    char a[64], b[64];
+    const char *overrides[] = {"broker.id=1", "zookeeper.connect=z:1", a, b};
+    struct settings *s;
+    struct settings_faults faults = {0};
+    snprintf(a, sizeof a, "max.connections=%s", connections);
+    snprintf(b, sizeof b, "log.open.files.max=%s", files);
+    ck_assert_int_eq(settings_load(NULL, overrides, 4, &s, &faults), 0);
+    ck_assert_uint_eq(room_settings_open_files(s, descriptors), want_files);
+    ck_assert_uint_eq(room_settings_connections(s, descriptors, want_files), want_connections);
+    settings_free(s);
+}
+
+START_TEST(segments_and_connections_share_the_descriptors)
+{
+    share("10000", "0", 1024, 448, 448); /* 128 are for other things */
+    share("100", "0", 1024, 796, 100);
+    share("10000", "20", 1024, 20, 876);
+    share("10000", "5000", 1024, 448, 448); /* more than there can be */
+    share("10000", "0", 65536, 55024, 10000);
+    share("10000", "0", UINT64_MAX, 100000, 10000);
+}
+END_TEST
+
 SUITE_MAIN("broker/room_settings", SUITE_TEST(every_setting_arrives_where_it_belongs),
+           SUITE_TEST(segments_and_connections_share_the_descriptors),
            SUITE_TEST(hours_and_the_systems_choice_arrive_too),
            SUITE_TEST(the_sweep_leaves_no_setting_out_and_no_two_alike))

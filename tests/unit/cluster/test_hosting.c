@@ -259,6 +259,38 @@ START_TEST(a_log_whose_sync_failed_is_told_of_once_and_never_opened_anew)
 }
 END_TEST
 
+/* In small steps: the checkpoint, which syncs too, is not due before. */
+static bool tick_until_struck(void *arg)
+{
+    struct world *w = arg;
+    w->now_ms += 700;
+    ck_assert_int_lt(w->now_ms, HOSTING_CHECKPOINT_MS);
+    hosting_tick(w->hosting, w->now_ms);
+    inbox_drain(&w->inbox);
+    return faulty_struck();
+}
+
+/* Recovery found the bytes in the page cache and could not sync them: the next sync would say that all is well. */
+START_TEST(a_log_whose_recovery_could_not_sync_is_never_opened_anew)
+{
+    struct world w;
+    begin(&w, "unsynced-recovery");
+    hosting_tick(w.hosting, w.now_ms);
+    go_offline(&w);
+    faulty_fail(FAULTY_DATASYNC, 1, 1, EIO);
+    ck_assert(suite_wait(tick_until_struck, &w, 10000));
+    for (int i = 0; i < 20; i++) {
+        const struct timespec moment = {.tv_nsec = 1000000};
+        ck_assert(!tick_until_hosted(&w));
+        nanosleep(&moment, NULL);
+    }
+    ck_assert_uint_eq(w.errors, 3); /* offline; not opened; and never */
+    ck_assert_ptr_nonnull(strstr(w.last_error, "t/0"));
+    ck_assert_ptr_nonnull(strstr(w.last_error, "until the broker is started again"));
+    end(&w);
+}
+END_TEST
+
 /* A view or a pull still holds the old one. */
 START_TEST(an_offline_log_is_opened_anew_only_when_nobody_holds_the_old_one)
 {
@@ -477,6 +509,7 @@ SUITE_MAIN("cluster/hosting", SUITE_TEST(a_topic_with_that_policy_is_compacted_a
            SUITE_TEST_SLOW(neither_the_end_nor_a_deletion_waits_for_a_compaction, 60),
            SUITE_TEST(a_log_that_goes_offline_is_told_of_once_and_opened_anew),
            SUITE_TEST(a_log_whose_sync_failed_is_told_of_once_and_never_opened_anew),
+           SUITE_TEST(a_log_whose_recovery_could_not_sync_is_never_opened_anew),
            SUITE_TEST(an_offline_log_is_opened_anew_only_when_nobody_holds_the_old_one),
            SUITE_TEST(a_sync_that_fails_after_the_log_went_offline_counts_too),
            SUITE_TEST(an_epoch_whose_records_were_lost_is_not_led_again),
