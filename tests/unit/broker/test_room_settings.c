@@ -33,7 +33,6 @@ static const struct place places[] = {
     IN("num.partitions", 13, cluster.partitions_default),
     IN("default.replication.factor", 15, cluster.replicas_default),
     IN("min.insync.replicas", 14, cluster.topic_defaults.min_insync_replicas),
-    IN("leader.imbalance.check.interval.seconds", 16, rebalance_s),
     IN("leader.election.absent.wait.ms", 17001, cluster.absent_wait_ms),
     IN("replication.quota.bytes", 17002, cluster.replication_quota_bytes),
     IN("message.max.bytes", 1000001, handlers.message_bytes_max),
@@ -81,7 +80,8 @@ static const struct place places[] = {
 static const char *const texts[][2] = {
     {"listeners", "PLAINTEXT://127.0.0.1:1111"}, {"advertised.listeners", "there:2222"}, {"broker.rack", "north"},
     {"log.dirs", "/d/1,/d/2"}, {"zookeeper.connect", "z:3333/p"}, {"log.level", "warn"}, {"unclean.leader.election.enable", "true"},
-    {"auto.leader.rebalance.enable", "false"}, {"log.format", "json"},
+    {"auto.leader.rebalance.enable", "false"},
+    {"leader.imbalance.check.interval.seconds", "16"}, {"log.format", "json"},
     {"log.durability", "interval"},
 };
 #define TEXTS_COUNT (sizeof texts / sizeof texts[0])
@@ -149,6 +149,7 @@ START_TEST(every_setting_arrives_where_it_belongs)
     ck_assert_int_eq(rooms.cluster.topic_defaults.durability.mode, DURABILITY_INTERVAL);
     ck_assert_int_eq(rooms.cluster.topic_defaults.unclean_election, 1);
     ck_assert(!rooms.cluster.rebalance_leaders);
+    ck_assert_int_eq(rooms.cluster.rebalance_interval_ms, 16000);
     ck_assert_str_eq(s->listeners, "PLAINTEXT://127.0.0.1:1111");
     ck_assert_str_eq(s->advertised_listeners, "there:2222");
     ck_assert_str_eq(s->log_dirs, "/d/1,/d/2");
