@@ -118,6 +118,49 @@ static size_t replicas_of(const struct brook_partition *p, int32_t replicas)
     return replicas > 0 ? (size_t)replicas : p->replicas_count;
 }
 
+/* Where a partition holds what `from` has one too many of, and has nothing of `to`: move that. A rack does not get
+ * more crowded by it. Returns whether one was found. */
+static bool move_one(struct plan *plan, struct target *targets, size_t count, struct target *from, struct target *to)
+{
+    for (size_t i = 0; i < plan->count; i++) {
+        int32_t *list = (int32_t *)(uintptr_t)plan->list[i].replicas;
+        size_t at = plan->list[i].replicas_count;
+        bool has_to = false;
+        for (size_t k = 0; k < count; k++)
+            targets[k].is_chosen = false;
+        for (size_t k = 0; k < plan->list[i].replicas_count; k++) {
+            at = list[k] == from->broker ? k : at;
+            has_to = has_to || list[k] == to->broker;
+            find(targets, count, list[k])->is_chosen = true;
+        }
+        if (at == plan->list[i].replicas_count || has_to)
+            continue;
+        size_t before = rack_use(targets, count, from);
+        from->is_chosen = false;
+        if (rack_use(targets, count, to) > before)
+            continue;
+        list[at] = to->broker;
+        from->replicas--;
+        to->replicas++;
+        return true;
+    }
+    return false;
+}
+
+/* What was kept where it is can leave somebody short. */
+static void even_out(struct plan *plan, struct target *targets, size_t count)
+{
+    for (;;) {
+        struct target *most = targets, *fewest = targets;
+        for (size_t i = 1; i < count; i++) {
+            most = targets[i].replicas > most->replicas ? &targets[i] : most;
+            fewest = targets[i].replicas < fewest->replicas ? &targets[i] : fewest;
+        }
+        if (most->replicas - fewest->replicas < 2 || !move_one(plan, targets, count, most, fewest))
+            return;
+    }
+}
+
 static int place_all(const struct brook_cluster *cluster, struct target *targets, size_t count, int32_t replicas,
                      size_t share, struct plan *plan, struct brook_error *error)
 {
@@ -132,13 +175,27 @@ static int place_all(const struct brook_cluster *cluster, struct target *targets
             if (!list)
                 return brook_error_set(error, BROOK_E_NOMEM, "out of memory");
             place(targets, count, p, n, share, list);
-            if (n == p->replicas_count && memcmp(list, p->replicas, n * sizeof *list) == 0)
-                free(list);
-            else
-                plan->list[plan->count++] =
-                    (struct brook_partition_plan){cluster->topics[t].name, p->partition, list, n};
+            plan->list[plan->count++] = (struct brook_partition_plan){cluster->topics[t].name, p->partition, list, n};
         }
+    even_out(plan, targets, count);
     return 0;
+}
+
+/* In the order in which they were placed. */
+static void drop_unchanged(const struct brook_cluster *cluster, struct plan *plan)
+{
+    size_t kept = 0, at = 0;
+    for (size_t t = 0; t < cluster->topics_count; t++)
+        for (size_t i = 0; i < cluster->topics[t].partitions_count; i++) {
+            const struct brook_partition *p = &cluster->topics[t].partitions[i];
+            struct brook_partition_plan *made = &plan->list[at++];
+            if (made->replicas_count == p->replicas_count &&
+                memcmp(made->replicas, p->replicas, p->replicas_count * sizeof *p->replicas) == 0)
+                free((void *)(uintptr_t)made->replicas);
+            else
+                plan->list[kept++] = *made;
+        }
+    plan->count = kept;
 }
 
 int plan_make(const struct brook_cluster *cluster, const int32_t *brokers, size_t brokers_count, int32_t replicas,
@@ -157,11 +214,13 @@ int plan_make(const struct brook_cluster *cluster, const int32_t *brokers, size_
     if (!r)
         r = place_all(cluster, targets, brokers_count, replicas, (all + brokers_count - 1) / brokers_count, &plan, error);
     free(targets);
-    if (r < 0)
+    if (r < 0) {
         plan_done(&plan);
-    else
-        *ret = plan;
-    return r;
+        return r;
+    }
+    drop_unchanged(cluster, &plan);
+    *ret = plan;
+    return 0;
 }
 
 /* ---- files ------------------------------------------------------------------------------------------ */
