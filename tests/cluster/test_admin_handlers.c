@@ -536,9 +536,9 @@ START_TEST(partitions_are_moved_listed_and_brought_back)
 }
 END_TEST
 
-START_TEST(this_version_moves_nothing)
+START_TEST(nothing_is_moved_where_one_replica_is_kept)
 {
-    begin("/h-product");
+    begin_with("/h-product", 1);
     ck_assert_int_eq(node_create(bench.w, bench.n, "t", 1), 0);
     int32_t self[] = {1};
     ck_assert_int_eq(code_of(reassign("t", 0, self, 1, -1)->partitions[0]->status), BROOK_E_UNSUPPORTED);
@@ -619,7 +619,7 @@ int main(void)
         SUITE_TEST(offsets_are_stored_for_what_exists_and_fetched),
         SUITE_TEST(groups_are_listed_and_described_as_zookeeper_has_them),
         SUITE_TEST_SLOW(partitions_are_moved_listed_and_brought_back, 60),
-        SUITE_TEST(this_version_moves_nothing),
+        SUITE_TEST(nothing_is_moved_where_one_replica_is_kept),
         SUITE_TEST(elections_answer_for_each_partition),
         SUITE_TEST_SLOW(topics_of_several_replicas_are_placed_when_that_is_allowed, 60),
     };
