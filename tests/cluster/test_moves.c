@@ -303,9 +303,9 @@ START_TEST(preferred_replica_leads_again_when_asked_or_when_it_is_time)
     start(w, 2);
     put_topic(w, TOPIC("[2,1]") "}");
     wait_state(w, "t", 2, "12");
+    node_wait_leader(w, world_node(w, 2), "t", 0, 2);
     node_stop(w, world_node(w, 2));
-    wait_state(w, "t", 1, "12");
-    set_isr(w, "t", "1");
+    wait_state(w, "t", 1, "1");
     node_start(w, world_node(w, 2));
     node_wait_ready(w, world_node(w, 2));
     ask(w, PATH_PREFERRED_ELECTION, "{\"topic\":\"t\",\"partition\":0}");
@@ -368,11 +368,14 @@ START_TEST(broker_that_stops_hands_over_first)
     start(w, 3);
     put_topic(w, TOPIC("[1,2,3]") "}");
     wait_state(w, "t", 1, "123");
-    node_stop(w, world_node(w, 1)); /* the controller as well */
+    for (int32_t id = 1; id <= 3; id++)
+        node_wait_leader(w, world_node(w, id), "t", 0, 1);
+    node_stop(w, world_node(w, 1));
     struct znode_state state = read_state(w, "t", NULL);
     ck_assert_int_eq(state.leader, 2);
     ck_assert_int_eq(state.isr_count, 2);
     ck_assert_int_eq(state.leader_epoch, 1);
+    node_wait_leader(w, world_node(w, 3), "t", 0, 2);
     node_stop(w, world_node(w, 3));
     wait_state(w, "t", 2, "2");
     node_stop(w, world_node(w, 2)); /* there is nobody to hand over to */
