@@ -485,6 +485,34 @@ START_TEST(new_controller_compares_what_was_told)
 }
 END_TEST
 
+static bool both_have_told(void *arg)
+{
+    struct path path;
+    return strstr(admin_get(arg, path_topic_end(&path, "t", 2))->data, "[5,-1,0]") &&
+           strstr(admin_get(arg, path_topic_end(&path, "t", 3))->data, "[5,-1,0]");
+}
+
+/* Nobody tells again for its sake. */
+START_TEST(new_controller_reads_what_was_told_before_it_came)
+{
+    struct world *w = world_begin(zk, "/before");
+    doubt(w, "[2,1,3]");
+    world_node(w, 4)->absent_wait_ms = 60000;
+    node_start(w, world_node(w, 4));
+    node_wait_ready(w, world_node(w, 4));
+    ck_assert_int_eq(admin_controller(w), 4);
+    for (int32_t id = 2; id <= 3; id++) {
+        world_node(w, id)->absent_wait_ms = 300;
+        node_start(w, world_node(w, id));
+    }
+    world_wait(w, both_have_told, w);
+    wait_state(w, "t", -1, "2");
+    node_stop(w, world_node(w, 4));
+    wait_state(w, "t", 2, "2");
+    world_end(w);
+}
+END_TEST
+
 int main(void)
 {
     const struct suite_test tests[] = {
@@ -500,6 +528,7 @@ int main(void)
         SUITE_TEST_SLOW(longest_log_leads_after_a_power_cut_of_all_in_sync, 60),
         SUITE_TEST_SLOW(replica_that_stays_away_is_not_waited_for_for_ever, 60),
         SUITE_TEST_SLOW(new_controller_compares_what_was_told, 60),
+        SUITE_TEST_SLOW(new_controller_reads_what_was_told_before_it_came, 60),
     };
     zk = zookeeper_start(NULL);
     int r = suite_run("cluster/moves", tests, sizeof tests / sizeof tests[0]);
