@@ -349,7 +349,8 @@ int replica_pull(struct replica *r, const struct leader_pull *pull, int64_t now_
 static void end_of_epoch(struct question *q, const struct epoch_history *history)
 {
     if (q->replica->leader) {
-        q->result = leader_state_epoch_end(q->replica->leader, history, q->current_epoch, q->epoch, &q->end);
+        int32_t current_epoch = q->current_epoch < 0 ? q->replica->leader->leader_epoch : q->current_epoch;
+        q->result = leader_state_epoch_end(q->replica->leader, history, current_epoch, q->epoch, &q->end);
     } else {
         q->end.epoch = epoch_history_last(history);
         q->end.end = history->log_end;
