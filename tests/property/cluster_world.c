@@ -218,6 +218,12 @@ static void fault(struct world *w, struct broker *b)
 
 /* ---- steps ------------------------------------------------------------------------------------------ */
 
+static bool is_in_touch(const struct world *w, int32_t broker)
+{
+    const struct broker *b = &w->b[broker];
+    return b->is_up && !b->is_paused && !b->is_cut && w->ids[broker].life == b->life;
+}
+
 static void zookeeper_step(struct world *w)
 {
     struct op *op = &w->ops[world_below(w, OPS_MAX)];
@@ -231,7 +237,7 @@ static void zookeeper_step(struct world *w)
     else if (world_chance(w, w->loss * 2))
         zookeeper_forget(w, op);
     for (int32_t i = 0; i < w->brokers; i++) /* whoever is gone expires in the end */
-        if (w->ids[i].is_live && (!w->b[i].is_up || w->ids[i].life != w->b[i].life) && world_chance(w, 24))
+        if (w->ids[i].is_live && !is_in_touch(w, i) && world_chance(w, 16))
             zookeeper_expire(w, i);
 }
 
@@ -247,14 +253,20 @@ static void deliver_step(struct world *w)
 
 static void controller_step(struct world *w, struct broker *b)
 {
-    switch (world_below(w, 4)) {
+    if (!b->controller.is_active) {
+        controller_seize(w, b);
+        return;
+    }
+    switch (world_below(w, 6)) {
     case 0:
         controller_seize(w, b);
         break;
     case 1:
+    case 2:
         controller_think(w, b);
         break;
-    case 2:
+    case 3:
+    case 4:
         controller_send(w, b);
         break;
     default:
@@ -276,7 +288,8 @@ static void other_step(struct world *w, struct broker *b)
         break;
     case 4:
     case 5:
-        broker_register(w, b);
+        if (b->broker_epoch < 0 || world_chance(w, 128))
+            broker_register(w, b);
         break;
     case 6:
         broker_ask_latest(w, b);
@@ -290,7 +303,12 @@ static void other_step(struct world *w, struct broker *b)
 static void broker_step(struct world *w, struct broker *b)
 {
     uint32_t die = world_below(w, 32);
-    if (die < 3)
+    bool is_told = b->is_up && b->broker_epoch >= 0 && b->seen_version != w->version;
+    if (is_told && world_chance(w, 112)) /* a state was announced */
+        b->view.is_valid ? broker_take_view(w, b) : broker_look(w, b);
+    else if (b->controller.is_active && world_chance(w, 112))
+        controller_step(w, b);
+    else if (die < 3)
         broker_produce(w, b);
     else if (die < 14)
         broker_follow(w, b);
@@ -311,7 +329,7 @@ static void step(struct world *w)
     w->now += world_below(w, w->ticks);
     if (die < w->faults)
         fault(w, b);
-    else if (die < 80)
+    else if (die < 72)
         deliver_step(w);
     else if (die < 112)
         zookeeper_step(w);

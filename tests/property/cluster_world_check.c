@@ -63,8 +63,12 @@ static void note_holders(struct world *w, const struct broker *leader, struct co
         c->generation[i] = -1;
     for (int32_t i = 0; i < leader->leader.replicas_count; i++) {
         int32_t id = leader->leader.replicas[i].broker_id;
-        if ((c->by & bit(id)) && has_now(w, leader, i, offset))
+        if (!(c->by & bit(id)))
+            continue;
+        if (has_now(w, leader, i, offset))
             c->generation[id] = c->is_durable ? w->b[id].disk_generation : w->b[id].generation;
+        else if (is_running(w, leader, i))
+            world_fail(w, "committed, and a member of the ISR that runs does not have it");
     }
 }
 

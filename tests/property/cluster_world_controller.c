@@ -94,7 +94,8 @@ void controller_think(struct world *w, struct broker *b)
         state_to_znode(&c->view.state, &state);
         if (state.leader_epoch >= EPOCHS_MAX - 2)
             return;
-        verdict = is_broken(w, CLUSTER_SOLE) ? ELECTION_CERTAIN : compare(w, c, state, &next);
+        bool is_compared = state.isr_count > 1 || !is_broken(w, CLUSTER_SOLE);
+        verdict = is_compared ? compare(w, c, state, &next) : ELECTION_CERTAIN;
     }
     if (verdict == ELECTION_CERTAIN && decide(w, &c->view, has_state ? &state : NULL, &next) != CONTROLLER_KEEP)
         hold(c, &next, false);

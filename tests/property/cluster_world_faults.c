@@ -82,7 +82,8 @@ void fault_start(struct world *w, struct broker *b)
     b->clean_on_disk = -1;
     b->broker_epoch = b->first_epoch = -1;
     b->knows_expired = false;
-    b->view.is_valid = false;
+    b->view.is_valid = b->old_view.is_valid = false;
+    b->seen_version = -1;
     b->is_fsync = w->is_fsync;
     b->high_watermark = least(b->mark_on_disk, b->log_end);
     b->controller = (struct controller){.term = b->controller.term};

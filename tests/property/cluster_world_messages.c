@@ -56,9 +56,12 @@ static void forge(struct world *w, const struct broker *b, const struct epoch_hi
         pull->current_epoch = s->leader_epoch;
     if (is_broken(w, CLUSTER_LAST_EPOCH) && pull->offset <= history->log_end)
         pull->last_epoch = epoch_history_before(history, pull->offset);
-    for (int32_t i = 0; is_broken(w, CLUSTER_POSITION_EPOCH) && i < s->replicas_count; i++)
-        if (s->replicas[i].broker_id == pull->broker_id && (s->stored & bit(i)))
-            pull->broker_epoch = s->replicas[i].listed_epoch;
+    for (int32_t i = 0; is_broken(w, CLUSTER_POSITION_EPOCH) && i < s->replicas_count; i++) {
+        const struct leader_replica *r = &s->replicas[i];
+        int64_t newest = r->live_epoch > r->broker_epoch ? r->live_epoch : r->broker_epoch;
+        if (r->broker_id == pull->broker_id && newest > pull->broker_epoch)
+            pull->broker_epoch = newest;
+    }
 }
 
 static void answer_pull(struct world *w, struct broker *b, const struct message *m)

@@ -107,7 +107,9 @@ struct broker {
     int32_t clean_from;   /* for the next registration */
     int32_t disk_from;
     bool knows_expired;
-    struct view view; /* a read that is on its way */
+    struct view view;     /* a read that is on its way */
+    struct view old_view; /* one that comes late, or once more */
+    int32_t seen_version; /* of the state */
     struct replica_role role;
     struct follower_state follower;
     int64_t high_watermark;
