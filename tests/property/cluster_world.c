@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-#define STEPS 600
+#define STEPS 500
 #define HEAL_ROUNDS 120
 
 static const char *const rule_names[] = {
@@ -101,8 +101,10 @@ static void make(struct world *w, uint64_t seed)
     w->is_fsync = w->was_fsync = world_chance(w, 96);
     w->may_leave_out = world_chance(w, 32);
     w->loss = world_chance(w, 128) ? 16 : 64;
-    w->faults = 1u << world_below(w, 5);
+    w->faults = 1u << world_below(w, 4);
     w->ticks = 2u << world_below(w, 3);
+    w->is_gentle = world_chance(w, 80);
+    w->moves = world_chance(w, 128) ? 3 : 24;
     w->version = -1;
     w->controller = -1;
     w->state.leader = -1;
@@ -165,7 +167,7 @@ static void power_cut_of_all(struct world *w)
 
 static void fault(struct world *w, struct broker *b)
 {
-    switch (world_below(w, 20)) {
+    switch (w->is_gentle ? 9 + world_below(w, 9) : world_below(w, 20)) {
     case 0:
     case 1:
         fault_end_process(w, b, false);
@@ -243,6 +245,8 @@ static void zookeeper_step(struct world *w)
 
 static void deliver_step(struct world *w)
 {
+    if (world_chance(w, 10))
+        world_deliver_late(w);
     uint32_t at = world_below(w, MESSAGES_MAX);
     for (uint32_t i = 0; i < MESSAGES_MAX; i++, at++)
         if (w->messages[at % MESSAGES_MAX].kind != MESSAGE_NONE) {
@@ -415,7 +419,7 @@ static void heal(struct world *w)
 /* Mostly there is a cluster that works, when things begin to fail. */
 static void begin(struct world *w)
 {
-    uint32_t rounds = world_below(w, 8);
+    uint32_t rounds = 2 + world_below(w, 8);
     w->is_healing = true;
     for (uint32_t i = 0; i < rounds; i++) {
         heal_round(w);

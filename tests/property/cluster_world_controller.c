@@ -80,6 +80,20 @@ static void hold(struct controller *c, const struct znode_state *next, bool is_c
     c->is_comparison = is_comparison;
 }
 
+/* Another in-sync replica is to lead, as when leadership is given back to the preferred one. */
+static bool move_leader(struct world *w, const struct view *view, struct znode_state *next)
+{
+    int32_t id = w->assigned[world_below(w, (uint32_t)w->replicas_count)];
+    bool is_moved = view->version >= 0 && view->state.leader >= 0 && view->state.leader != id &&
+                    (view->state.isr & bit(id)) && view->state.isr_epochs[id] == view->live_epochs[id];
+    if (is_moved) {
+        state_to_znode(&view->state, next);
+        next->leader = id;
+        next->leader_epoch++;
+    }
+    return is_moved;
+}
+
 void controller_think(struct world *w, struct broker *b)
 {
     struct controller *c = &b->controller;
@@ -97,7 +111,9 @@ void controller_think(struct world *w, struct broker *b)
         bool is_compared = state.isr_count > 1 || !is_broken(w, CLUSTER_SOLE);
         verdict = is_compared ? compare(w, c, state, &next) : ELECTION_CERTAIN;
     }
-    if (verdict == ELECTION_CERTAIN && decide(w, &c->view, has_state ? &state : NULL, &next) != CONTROLLER_KEEP)
+    if (!w->is_healing && world_chance(w, w->moves) && move_leader(w, &c->view, &next))
+        hold(c, &next, false);
+    else if (verdict == ELECTION_CERTAIN && decide(w, &c->view, has_state ? &state : NULL, &next) != CONTROLLER_KEEP)
         hold(c, &next, false);
     else if (verdict == ELECTION_FREEZE || verdict == ELECTION_LEAD)
         hold(c, &next, verdict == ELECTION_LEAD);

@@ -167,6 +167,23 @@ void broker_handle(struct world *w, struct broker *b, const struct message *m)
     }
 }
 
+static void keep_for_late(struct world *w, const struct message *m)
+{
+    if (m->kind == MESSAGE_PULL && world_chance(w, 12))
+        w->late[world_below(w, LATE_MAX)] = *m;
+}
+
+void world_deliver_late(struct world *w)
+{
+    struct message *m = &w->late[world_below(w, LATE_MAX)];
+    struct broker *to = &w->b[m->to];
+    if (m->kind == MESSAGE_NONE || !to->is_up || to->is_paused || !broker_leads(to))
+        return;
+    broker_handle(w, to, m);
+    if (world_chance(w, 32))
+        m->kind = MESSAGE_NONE;
+}
+
 /* Deliver it, or lose it, or deliver it and keep it for another time. */
 void world_deliver(struct world *w, struct message *m)
 {
@@ -176,6 +193,7 @@ void world_deliver(struct world *w, struct message *m)
         return;
     if (w->is_healing || !world_chance(w, w->loss))
         m->kind = MESSAGE_NONE;
+    keep_for_late(w, &taken);
     bool is_lost = !w->is_healing && world_chance(w, w->loss);
     if (to->is_up && !is_lost && !(w->parted[taken.from] & bit(taken.to)))
         broker_handle(w, to, &taken);

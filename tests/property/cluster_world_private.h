@@ -16,6 +16,7 @@
 #define EPOCHS_MAX 64
 #define VALUES_MAX 512
 #define MESSAGES_MAX 12
+#define LATE_MAX 4
 #define OPS_MAX 10
 #define RECORDS_PER_PULL 3
 #define LAG_MS_MAX 60
@@ -156,7 +157,8 @@ struct world {
     bool was_fsync;     /* since it was made */
     bool may_leave_out; /* the controller does not wait for absent replicas for ever */
     bool is_healing;
-    uint32_t loss, faults, ticks; /* of 256 */
+    bool is_gentle; /* no process ends */
+    uint32_t loss, faults, ticks, moves; /* of 256 */
     /* ZooKeeper */
     bool has_state;
     struct state state;
@@ -167,6 +169,7 @@ struct world {
     struct op ops[OPS_MAX];
     uint32_t parted[BROKERS_MAX]; /* with whom no messages are exchanged */
     struct message messages[MESSAGES_MAX];
+    struct message late[LATE_MAX]; /* pulls that come a second time, much later */
     struct broker b[BROKERS_MAX];
     /* the truth */
     struct committed committed[LOG_MAX];
@@ -232,6 +235,7 @@ void broker_register(struct world *w, struct broker *b);
 
 struct message *world_new_message(struct world *w);
 void world_deliver(struct world *w, struct message *m);
+void world_deliver_late(struct world *w);
 void broker_handle(struct world *w, struct broker *b, const struct message *m);
 
 struct op *zookeeper_new_op(struct world *w);
