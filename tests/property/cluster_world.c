@@ -104,7 +104,7 @@ static void make(struct world *w, uint64_t seed)
     w->faults = 1u << world_below(w, 4);
     w->ticks = 2u << world_below(w, 3);
     w->is_gentle = world_chance(w, 80);
-    w->moves = world_chance(w, 128) ? 3 : 24;
+    w->moves = world_chance(w, 128) ? 3 : 48;
     w->version = -1;
     w->controller = -1;
     w->state.leader = -1;
@@ -245,7 +245,7 @@ static void zookeeper_step(struct world *w)
 
 static void deliver_step(struct world *w)
 {
-    if (world_chance(w, 10))
+    if (world_chance(w, 40))
         world_deliver_late(w);
     uint32_t at = world_below(w, MESSAGES_MAX);
     for (uint32_t i = 0; i < MESSAGES_MAX; i++, at++)

@@ -169,7 +169,7 @@ void broker_handle(struct world *w, struct broker *b, const struct message *m)
 
 static void keep_for_late(struct world *w, const struct message *m)
 {
-    if (m->kind == MESSAGE_PULL && world_chance(w, 12))
+    if (m->kind == MESSAGE_PULL && world_chance(w, 40))
         w->late[world_below(w, LATE_MAX)] = *m;
 }
 
