@@ -82,9 +82,9 @@ bool follower_state_may_append(const struct follower_state *f, const struct epoc
     return f->phase == FOLLOWER_PULL && current_epoch == f->leader_epoch && offset == wanted_offset(f, history);
 }
 
-/* Ask about the newest epoch of ours. If that is the leader's own we have it from this leader, which never cuts: then the
- * refusal is of an earlier pull. An empty log that does not say how it ended, and begins where the leader's does
- * not: begin at the beginning. */
+/* Ask about the newest epoch of ours. If that is the leader's own we have it from this leader, which never cuts:
+ * then the refusal is of an earlier pull. An empty log that does not say how it ended, and begins where the
+ * leader's does not: begin at the beginning. */
 static void diverged(struct follower_state *f, const struct epoch_history *history)
 {
     int32_t last = epoch_history_last(history);

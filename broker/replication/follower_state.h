@@ -4,11 +4,12 @@
  *      PULL --diverged--> ASK --EpochEnd agrees--> CUT (if there is something above) --cut--> PULL
  *                          ^--another epoch--'
  *
- * Every pull says how the follower's log ends, and the leader compares that with its own: so a new leader is pulled from
- * at once, and only a log that differs costs a question. A log is cut by leader epoch alone, never by a high
+ * Every pull says how the follower's log ends, and the leader compares that with its own: so a new leader is pulled
+ * from at once, and only a log that differs costs a question. A log is cut by leader epoch alone, never by a high
  * watermark. Answers that belong to an earlier leader epoch, or to another question, change nothing, and those that
- * come late or twice do no harm: only epochs before the leader's own are asked about, and their ends do not move while it
- * leads. Pure: no I/O, no clock; one owner. The history passed in is that of the follower's own log at that moment.
+ * come late or twice do no harm: only epochs before the leader's own are asked about, and their ends do not move
+ * while it leads. Pure: no I/O, no clock; one owner. The history passed in is that of the follower's own log at
+ * that moment.
  */
 #ifndef BROOK_REPLICATION_FOLLOWER_STATE_H
 #define BROOK_REPLICATION_FOLLOWER_STATE_H

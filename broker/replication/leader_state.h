@@ -3,8 +3,8 @@
  * its outcome is certain, all members of the stored ISR and of the proposed one hold the high watermark back.
  *
  * Pure: no I/O, no clock (times are milliseconds of one steady clock, passed in), no memory but the caller's. Not
- * thread safe: one owner, or one lock. README.md says how the partition, the cluster thread and the pull handler use it.
- * A new epoch is a new leader_state_begin(): earlier positions are forgotten.
+ * thread safe: one owner, or one lock. README.md says how the partition, the cluster thread and the pull handler
+ * use it. A new epoch is a new leader_state_begin(): earlier positions are forgotten.
  *
  *      IDLE --propose, confirm--> SENT --applied------------------------> IDLE
  *                                  |  --refused, unknown--> READ (sync, then leader_state_read())

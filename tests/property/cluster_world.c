@@ -10,12 +10,18 @@
 #define HEAL_ROUNDS 120
 
 static const char *const rule_names[] = {
-#define X(name, text) #name,
+#define X(name, seed, text) #name,
     CLUSTER_RULES(X)
 #undef X
 };
 static const char *const rule_texts[] = {
-#define X(name, text) text,
+#define X(name, seed, text) text,
+    CLUSTER_RULES(X)
+#undef X
+};
+
+static const uint64_t rule_seeds[] = {
+#define X(name, seed, text) seed,
     CLUSTER_RULES(X)
 #undef X
 };
@@ -28,6 +34,11 @@ const char *cluster_rule_name(enum cluster_rule rule)
 const char *cluster_rule_text(enum cluster_rule rule)
 {
     return rule_texts[rule];
+}
+
+uint64_t cluster_rule_seed(enum cluster_rule rule)
+{
+    return rule_seeds[rule];
 }
 
 void world_say(struct world *w, const char *format, ...)

@@ -228,9 +228,10 @@ void check_all(struct world *w)
             world_fail(w, "the high watermark of a leader goes back");
         w->mark_epoch[i] = epoch;
         w->mark_of[i] = b->high_watermark;
-        if (w->leader_of[epoch] != i)
-            world_fail(w, "two leaders of one epoch");
-        if (w->has_state && w->state.leader == i && w->state.leader_epoch == epoch && common_end(w, b) < w->committed_end)
+        if (epoch < 0 || w->leader_of[epoch] != i)
+            world_fail(w, "two leaders of one epoch, or one that has not begun");
+        bool is_current = w->has_state && w->state.leader == i && w->state.leader_epoch == epoch;
+        if (is_current && common_end(w, b) < w->committed_end)
             world_fail(w, "the leader lacks a committed record");
     }
 }

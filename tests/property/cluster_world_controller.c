@@ -6,8 +6,8 @@
 void controller_seize(struct world *w, struct broker *b)
 {
     int32_t id = broker_id(w, b);
-    bool is_registered = b->is_up && !b->is_cut && b->broker_epoch >= 0 && w->ids[id].is_live && w->ids[id].life == b->life;
-    if (!is_registered || w->controller >= 0)
+    bool is_registered = b->broker_epoch >= 0 && w->ids[id].is_live && w->ids[id].life == b->life;
+    if (!b->is_up || b->is_cut || !is_registered || w->controller >= 0)
         return;
     w->controller = id;
     w->controller_epoch++;
@@ -138,7 +138,8 @@ void controller_send(struct world *w, struct broker *b)
     c->is_busy = true;
     c->has_decision = false;
     TRACE(w, "controller %d (epoch %d) sends leader %d, epoch %d, ISR %x at version %d%s", op->broker, c->epoch,
-          op->state.leader, op->state.leader_epoch, op->state.isr, op->version, c->is_comparison ? ", by comparison" : "");
+          op->state.leader, op->state.leader_epoch, op->state.isr, op->version,
+          c->is_comparison ? ", by comparison" : "");
 }
 
 void controller_answered(struct world *w, struct broker *b, const struct op *op)
@@ -152,7 +153,8 @@ void controller_ask_report(struct world *w, struct broker *b)
 {
     struct controller *c = &b->controller;
     struct znode_state state;
-    if (!b->is_up || !c->is_active || c->view.version < 0 || (c->view.state.leader >= 0 && !is_broken(w, CLUSTER_FREEZE)))
+    bool is_leaderless = c->view.state.leader < 0 || is_broken(w, CLUSTER_FREEZE);
+    if (!b->is_up || !c->is_active || c->view.version < 0 || !is_leaderless)
         return;
     state_to_znode(&c->view.state, &state);
     for (int32_t i = 0; i < w->replicas_count; i++) {
@@ -172,6 +174,7 @@ void controller_ask_report(struct world *w, struct broker *b)
 
 void controller_take_report(struct world *w, struct broker *b, int32_t from, const struct election_report *report)
 {
-    TRACE(w, "controller %d hears of %d: epoch %d, end %d", broker_id(w, b), from, report->last_epoch, (int)report->log_end);
+    TRACE(w, "controller %d hears of %d: epoch %d, end %d", broker_id(w, b), from, report->last_epoch,
+          (int)report->log_end);
     b->controller.reports[from] = *report;
 }

@@ -49,7 +49,8 @@ void broker_follow(struct world *w, struct broker *b)
 /* ---- at the leader ---------------------------------------------------------------------------------- */
 
 /* Make the pull look as if the rule were not there. */
-static void forge(struct world *w, const struct broker *b, const struct epoch_history *history, struct leader_pull *pull)
+static void forge(struct world *w, const struct broker *b, const struct epoch_history *history,
+                  struct leader_pull *pull)
 {
     const struct leader_state *s = &b->leader;
     if (is_broken(w, CLUSTER_FENCED_PULL) && pull->current_epoch < s->leader_epoch)
@@ -91,8 +92,10 @@ static void answer_question(struct world *w, struct broker *b, const struct mess
     answer.kind = MESSAGE_TOLD;
     answer.from = m->to;
     answer.to = m->from;
-    answer.error = broker_leads(b) ? leader_state_epoch_end(&b->leader, &history, m->pull.current_epoch, m->asked, &answer.told)
-                                   : -BROOK_E_NOT_LEADER;
+    answer.error = -BROOK_E_NOT_LEADER;
+    if (broker_leads(b))
+        answer.error =
+            leader_state_epoch_end(&b->leader, &history, m->pull.current_epoch, m->asked, &answer.told);
     send(w, &answer);
 }
 

@@ -59,7 +59,15 @@ struct op {
     int32_t new_version;
 };
 
-enum message_kind { MESSAGE_NONE, MESSAGE_PULL, MESSAGE_PULLED, MESSAGE_ASK, MESSAGE_TOLD, MESSAGE_COMPARE, MESSAGE_REPORT };
+enum message_kind {
+    MESSAGE_NONE,
+    MESSAGE_PULL,
+    MESSAGE_PULLED,
+    MESSAGE_ASK,
+    MESSAGE_TOLD,
+    MESSAGE_COMPARE,
+    MESSAGE_REPORT
+};
 struct message {
     enum message_kind kind;
     int32_t from, to;
