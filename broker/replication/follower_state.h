@@ -49,9 +49,17 @@ void follower_state_cut(struct follower_state *f, const struct epoch_history *hi
  * to be said loudly. */
 bool follower_state_cuts_committed(const struct follower_state *f, int64_t high_watermark);
 
+/* Which leader epoch this replica has reached, after `reached_epoch`, when a pull was answered without an error: that of
+ * the leader, once the log goes up to the start of its epoch, as the answer tells it. A replica that begins to lead has
+ * reached its own. From then on it has all that was committed before that epoch, and keeps it whatever is cut: cuts
+ * take nothing that is committed. Kept as long as the process runs and over a clean stop; of a topic with
+ * durability=fsync also on the disk, synced before the next pull says it. Else, and at first, -1. */
+int32_t follower_state_reached(const struct follower_state *f, const struct epoch_history *history,
+                               int32_t reached_epoch, int64_t leader_epoch_start);
+
 /* What to ask the leader for, in FOLLOWER_PULL. `safe_end`: what this replica holds safely (durability.h). */
 void follower_state_pull(const struct follower_state *f, const struct epoch_history *history, int32_t broker_id,
-                         int64_t broker_epoch, int64_t safe_end, struct leader_pull *ret);
+                         int64_t broker_epoch, int64_t safe_end, int32_t reached_epoch, struct leader_pull *ret);
 /* May the records that answer the pull at (current_epoch, offset) be appended now? */
 bool follower_state_may_append(const struct follower_state *f, const struct epoch_history *history,
                                int32_t current_epoch, int64_t offset);

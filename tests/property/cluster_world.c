@@ -87,7 +87,7 @@ static void make_brokers(struct world *w)
 {
     for (int32_t i = 0; i < BROKERS_MAX; i++) {
         struct broker *b = &w->b[i];
-        b->clean_on_disk = b->epoch_on_disk = -1;
+        b->clean_on_disk = b->epoch_on_disk = b->reached_epoch = -1;
         w->ids[i] = (struct registration){.clean_from = -1, .disk_from = -1};
         w->mark_epoch[i] = -1;
         if (i >= w->brokers)

@@ -27,6 +27,8 @@
     X(VERSION, 3, "writes of the state do not check its version") \
     X(SOLE, 228, "a sole member leads after an unclean stop, without a comparison") \
     X(SOLE_LIVE, 18713, "logs are compared of the live replicas only") \
+    X(REACHED, 1, "logs are compared by the epochs of their records alone") \
+    X(COUNT_EARLY, 1, "a position counts before the follower knows that it has reached the epoch") \
     X(FREEZE, 1624, "logs are compared while they may still change") \
     X(MIN_INSYNC, 12, "the high watermark moves with fewer than min.insync.replicas") \
     X(BOUNCE, 2, "a broker that registers anew keeps its broker epoch") \

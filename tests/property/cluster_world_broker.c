@@ -181,6 +181,7 @@ static void begin_leading(struct world *w, struct broker *b, const struct view *
         return;
     }
     b->acknowledged = (int32_t)b->leader.epoch_start;
+    b->reached_epoch = b->leader.leader_epoch;
     keep_positions(w, b);
     check_begin(w, b);
 }

@@ -40,7 +40,8 @@ void broker_follow(struct world *w, struct broker *b)
         break;
     case FOLLOWER_PULL:
         m.kind = MESSAGE_PULL;
-        follower_state_pull(&b->follower, &history, m.from, b->broker_epoch, broker_safe_end(b), &m.pull);
+        follower_state_pull(&b->follower, &history, m.from, b->broker_epoch, broker_safe_end(b), b->reached_epoch,
+                            &m.pull);
         break;
     }
     send(w, &m);
@@ -53,6 +54,8 @@ static void forge(struct world *w, const struct broker *b, const struct epoch_hi
                   struct leader_pull *pull)
 {
     const struct leader_state *s = &b->leader;
+    if (is_broken(w, CLUSTER_COUNT_EARLY) || is_broken(w, CLUSTER_EPOCH_START))
+        pull->reached_epoch = s->leader_epoch;
     if (is_broken(w, CLUSTER_FENCED_PULL) && pull->current_epoch < s->leader_epoch)
         pull->current_epoch = s->leader_epoch;
     if (is_broken(w, CLUSTER_LAST_EPOCH) && pull->offset <= history->log_end)
@@ -77,6 +80,7 @@ static void answer_pull(struct world *w, struct broker *b, const struct message 
         struct leader_pull pull = m->pull;
         forge(w, b, &history, &pull);
         answer.error = leader_state_pull(&b->leader, &history, &pull, w->now);
+        answer.epoch_start = b->leader.epoch_start;
         broker_move_mark(w, b);
     }
     answer.high_watermark = b->high_watermark;
@@ -108,9 +112,12 @@ static void answer_comparison(struct world *w, struct broker *b, const struct me
     answer.kind = MESSAGE_REPORT;
     answer.from = m->to;
     answer.to = m->from;
+    int32_t last_epoch = epoch_history_last(&history);
+    if (last_epoch < b->reached_epoch && !is_broken(w, CLUSTER_REACHED))
+        last_epoch = b->reached_epoch;
     answer.report = (struct election_report){.broker_epoch = b->broker_epoch,
                                              .leader_epoch = m->asked,
-                                             .last_epoch = epoch_history_last(&history),
+                                             .last_epoch = last_epoch,
                                              .log_end = b->log_end};
     send(w, &answer);
 }
@@ -128,6 +135,8 @@ static void take_records(struct world *w, struct broker *b, const struct message
         return;
     for (int32_t i = 0; i < m->records_count; i++)
         broker_append(w, b, m->records[i]);
+    history = broker_history(b);
+    b->reached_epoch = follower_state_reached(&b->follower, &history, b->reached_epoch, m->epoch_start);
     b->high_watermark = follower_state_high_watermark(b->high_watermark, m->high_watermark, b->log_end);
 }
 

@@ -76,7 +76,7 @@ struct message {
     int32_t error;
     int32_t asked;
     struct epoch_end told;
-    int64_t high_watermark;
+    int64_t high_watermark, epoch_start;
     int32_t records_count;
     struct record records[RECORDS_PER_PULL];
     struct election_report report;
@@ -103,6 +103,7 @@ struct broker {
     int32_t mark_on_disk;  /* high watermark checkpoint */
     int32_t clean_on_disk; /* epoch that stopped cleanly, -1 */
     int32_t epoch_on_disk; /* epoch registered last, -1 */
+    int32_t reached_epoch; /* of fsync topics, and after a clean stop, on the disk as well */
     struct epoch_entry entries[LOG_MAX];
     int32_t entries_count;
     int32_t generation;      /* counts the times that a process ended other than cleanly */

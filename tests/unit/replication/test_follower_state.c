@@ -91,14 +91,14 @@ START_TEST(follower_below_the_leaders_start_goes_on_there_and_one_that_can_not_k
     struct leader_pull pull;
     follower_state_init(&f);
     follower_state_begin(&f, 2, 9);
-    follower_state_pull(&f, &ours, 3, 13, 22, &pull);
+    follower_state_pull(&f, &ours, 3, 13, 22, 8, &pull);
     ck_assert_int_eq(pull.offset, 22);
     ck_assert_int_eq(pull.last_epoch, 1);
     follower_state_refused(&f, &ours, 9, -BROOK_E_OFFSET_OUT_OF_RANGE, 100);
-    follower_state_pull(&f, &ours, 3, 13, 22, &pull);
+    follower_state_pull(&f, &ours, 3, 13, 22, 8, &pull);
     ck_assert_int_eq(pull.offset, 100);
     ck_assert_int_eq(pull.safe_end, 100);
-    follower_state_pull(&f, &ours, 3, 13, 20, &pull);
+    follower_state_pull(&f, &ours, 3, 13, 20, 8, &pull);
     ck_assert_int_eq(pull.safe_end, 20);
     follower_state_init(&f);
     follower_state_begin(&f, 2, 9);
@@ -120,6 +120,23 @@ START_TEST(follower_waits_for_a_newer_state_only_when_there_is_one)
 }
 END_TEST
 
+START_TEST(epoch_is_reached_when_the_log_goes_up_to_its_start)
+{
+    const struct epoch_entry mine[] = {{1, 0}};
+    const struct epoch_history ours = {mine, 1, 0, 22};
+    struct leader_pull pull;
+    follower_state_init(&f);
+    follower_state_begin(&f, 2, 9);
+    ck_assert_int_eq(follower_state_reached(&f, &ours, 3, 23), 3);
+    ck_assert_int_eq(follower_state_reached(&f, &ours, 3, 22), 9);
+    ck_assert_int_eq(follower_state_reached(&f, &ours, 10, 22), 10);
+    follower_state_pull(&f, &ours, 3, 13, 22, 9, &pull);
+    ck_assert_int_eq(pull.reached_epoch, 9);
+    follower_state_refused(&f, &ours, 9, -BROOK_E_LOG_DIVERGED, 0);
+    ck_assert_int_eq(follower_state_reached(&f, &ours, 3, 22), 3);
+}
+END_TEST
+
 START_TEST(log_emptied_by_retention_still_says_how_it_ended)
 {
     const struct epoch_entry last[] = {{4, 60}};
@@ -137,4 +154,5 @@ SUITE_MAIN("replication/follower_state", SUITE_TEST(logs_that_part_are_cut_where
            SUITE_TEST(late_refusal_does_not_cut_what_this_leader_gave),
            SUITE_TEST(follower_below_the_leaders_start_goes_on_there_and_one_that_can_not_know_begins_anew),
            SUITE_TEST(follower_waits_for_a_newer_state_only_when_there_is_one),
+           SUITE_TEST(epoch_is_reached_when_the_log_goes_up_to_its_start),
            SUITE_TEST(log_emptied_by_retention_still_says_how_it_ended))

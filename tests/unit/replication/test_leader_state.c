@@ -9,10 +9,12 @@ static struct epoch_history history = {entries, 2, 0, 100};
 static int32_t brokers[] = {1, 2, 3};
 static const struct znode_replicas replicas = {brokers, 3};
 static struct leader_state *s;
+static int32_t reached; /* what followers say */
 
 static void lead(const struct znode_state *state)
 {
     history = (struct epoch_history){entries, 2, 0, 100};
+    reached = 5;
     s = malloc(leader_state_bytes(4));
     leader_state_init(s, 4);
     struct leader_beginning b = {.broker_id = 1,
@@ -43,7 +45,8 @@ static int pull_at(int32_t broker, int64_t epoch, int64_t offset, int32_t last_e
                                .current_epoch = 5,
                                .offset = offset,
                                .last_epoch = last_epoch,
-                               .safe_end = offset};
+                               .safe_end = offset,
+                               .reached_epoch = reached};
     return leader_state_pull(s, &history, &pull, now_ms);
 }
 
@@ -215,6 +218,24 @@ START_TEST(refused_write_is_followed_by_a_read_that_is_adopted_or_ends_the_leade
 }
 END_TEST
 
+START_TEST(position_counts_only_when_the_follower_knows_that_it_has_reached_the_epoch)
+{
+    const struct epoch_entry written[] = {{3, 0}, {4, 60}, {5, 100}};
+    lead(&all);
+    reached = 4;
+    ck_assert_int_eq(pull_at(2, 12, 100, 4, 1), 0);
+    ck_assert_int_eq(s->replicas[1].safe_end, -1);
+    reached = 5;
+    ck_assert_int_eq(pull_at(2, 12, 100, 4, 1), 0);
+    ck_assert_int_eq(s->replicas[1].safe_end, 100);
+    reached = -1;
+    history = (struct epoch_history){written, 3, 0, 110};
+    ck_assert_int_eq(pull_at(2, 12, 101, 5, 1), 0); /* it has a record of the epoch */
+    ck_assert_int_eq(s->replicas[1].safe_end, 101);
+    end();
+}
+END_TEST
+
 START_TEST(latest_is_not_available_before_the_high_watermark_reaches_the_epoch)
 {
     int64_t latest = -1;
@@ -258,5 +279,6 @@ SUITE_MAIN("replication/leader_state", SUITE_TEST(high_watermark_is_the_least_sa
            SUITE_TEST(member_leaves_when_it_lags_is_dead_drains_or_is_registered_anew_and_counts_until_then),
            SUITE_TEST(unknown_outcome_counts_until_a_later_write_has_succeeded),
            SUITE_TEST(refused_write_is_followed_by_a_read_that_is_adopted_or_ends_the_leadership),
+           SUITE_TEST(position_counts_only_when_the_follower_knows_that_it_has_reached_the_epoch),
            SUITE_TEST(latest_is_not_available_before_the_high_watermark_reaches_the_epoch),
            SUITE_TEST(replicas_come_and_go_and_those_that_count_stay))
