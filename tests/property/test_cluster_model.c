@@ -15,7 +15,7 @@
 #define SCHEDULES_QUICK 5000
 #define BUDGET_S 45
 /* Within so many schedules a broken rule has to be found. */
-#define SCHEDULES_BROKEN 400000
+#define SCHEDULES_BROKEN 1000000
 
 static uint64_t wanted_schedules(uint64_t otherwise)
 {
