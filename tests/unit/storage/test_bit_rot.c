@@ -187,6 +187,23 @@ START_TEST(a_flipped_bit_is_seen_and_takes_nothing_away)
 }
 END_TEST
 
+/* It would be waited for for ever. */
+START_TEST(a_batch_outside_of_its_segment_is_not_nothing_yet)
+{
+    struct original o = make_original();
+    struct log_settings s = fixture_settings();
+    struct log_range range;
+    void *data;
+    size_t bytes = fixture_load(o.path, "00000000000000000000.log", &data);
+    ((uint8_t *)data)[2] ^= 0x10;
+    fixture_store(o.path, "00000000000000000000.log", data, bytes);
+    struct log *log = fixture_open(o.path, &s, &fixture_clean);
+    ck_assert_int_eq(log_read(log, 0, o.end, 1000, true, 1 << 20, &range), -BROOK_E_STORAGE_ERROR);
+    log_close(log);
+    free(data);
+}
+END_TEST
+
 /* The last batch, too, when it was on stable storage: a torn tail is what was not. */
 START_TEST(rot_below_the_recovery_point_is_no_torn_tail)
 {
@@ -227,4 +244,5 @@ START_TEST(rot_below_the_recovery_point_is_no_torn_tail)
 END_TEST
 
 SUITE_MAIN("storage/bit_rot", SUITE_TEST_SLOW(a_flipped_bit_is_seen_and_takes_nothing_away, 120),
+           SUITE_TEST(a_batch_outside_of_its_segment_is_not_nothing_yet),
            SUITE_TEST(rot_below_the_recovery_point_is_no_torn_tail))
