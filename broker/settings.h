@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define SETTINGS_MAX 64
+#define SETTINGS_MAX 96
 
 struct settings {
     /* who and where */
@@ -57,9 +57,20 @@ struct settings {
     int32_t log_index_interval_bytes;
     int64_t log_segment_delete_delay_ms;
     int64_t log_dir_min_free_bytes;
+    int32_t log_open_files_max;
     char *log_durability;
     int64_t log_flush_interval_messages;
     int64_t log_flush_interval_ms;
+    /* compaction */
+    char *log_cleanup_policy;
+    int32_t log_cleaner_threads;
+    int64_t log_cleaner_dedupe_buffer_size;
+    int64_t log_cleaner_io_max_bytes_per_second;
+    int64_t log_cleaner_backoff_ms;
+    int64_t log_cleaner_delete_retention_ms;
+    int32_t log_cleaner_min_cleanable_ratio;
+    int64_t log_cleaner_min_compaction_lag_ms;
+    int64_t log_cleaner_max_compaction_lag_ms;
     /* connections and requests */
     int32_t max_connections;
     int32_t max_connections_per_ip;

@@ -1,7 +1,9 @@
 #include "broker/cluster/hosting.h"
 
 #include "broker/cluster/hosting_internal.h"
+#include "broker/storage/throttle.h"
 #include "proto/base/cleanup.h"
+#include "proto/base/clock.h"
 #include "proto/base/diag.h"
 
 #include <assert.h>
@@ -66,10 +68,18 @@ int hosting_new(const struct hosting_settings *settings, struct inbox *inbox,
     int err = add_dirs(hosting, settings);
     if (!err)
         err = disk_pool_new(settings->disk_threads, inbox, &hosting->pool);
+    hosting->cleaner = settings->cleaner;
+    if (!err && settings->cleaner.threads > 0)
+        err = disk_pool_new(settings->cleaner.threads, inbox, &hosting->cleaners);
+    if (!err)
+        err = throttle_new(settings->cleaner.bytes_per_s, &hosting->throttle);
     if (!err)
         err = flusher_new(FLUSHER_THREADS_MAX, &hosting->flusher);
     if (!err)
         err = hosting_start_replication(hosting, settings);
+    if (!err)
+        err = open_files_new(settings->open_files_max ? settings->open_files_max : OPEN_FILES_UNLIMITED,
+                             &hosting->files);
     if (err) {
         hosting_free(hosting);
         return err;
@@ -84,7 +94,9 @@ void hosting_free(struct hosting *hosting)
         return;
     atomic_store(&hosting->stop_duties, true);
     fetchers_free(hosting->fetchers);
+    throttle_stop(hosting->throttle);
     flusher_stop(hosting->flusher);
+    disk_pool_free(hosting->cleaners);
     disk_pool_free(hosting->pool);
     struct hosted *h, *next;
     HASH_ITER(hh, hosting->table, h, next)
@@ -95,6 +107,8 @@ void hosting_free(struct hosting *hosting)
         free(hosting->dirs[i].path);
     }
     flusher_free(hosting->flusher);
+    throttle_free(hosting->throttle);
+    open_files_unref(hosting->files);
     free(hosting->dirs);
     free(hosting->cluster_id);
     free(hosting);
@@ -386,6 +400,7 @@ void hosting_close(struct hosting *hosting)
     hosting->is_closing = true;
     fetchers_free(TAKE(hosting->fetchers));
     atomic_store(&hosting->stop_duties, true);
+    throttle_stop(hosting->throttle);
     hosting_check_closed(hosting);
 }
 
@@ -433,7 +448,8 @@ static void close_offline(struct hosted *h)
     diag_log(h->hosting->diag, DIAG_ERROR, hosted_subject(h, h->led_epoch, subject),
              "the log is offline and will be opened anew: %s", log_offline_reason(log));
     h->hint =
-        (struct log_hint){.recovery_point = log_durable_end(log), .start_offset = log_start_offset(log)};
+        (struct log_hint){.recovery_point = log_durable_end(log), .start_offset = log_start_offset(log),
+                           .cleaned_offset = log_cleaned_offset(log)};
     h->end_before = log_end_offset(log);
     hosted_leave(h, HOSTED_END_REOPEN);
 }
@@ -450,11 +466,23 @@ static void look_for_offline(struct hosting *hosting)
     }
 }
 
+const char *hosting_say_scanned(const struct hosting *hosting, char buffer[HOSTING_SCANNED_BYTES])
+{
+    int64_t bytes = atomic_load_explicit(&hosting->bytes_scanned, memory_order_relaxed);
+    int64_t ms = clock_boot_ms() - hosting->began_ms;
+    buffer[0] = '\0';
+    if (bytes)
+        snprintf(buffer, HOSTING_SCANNED_BYTES, ", %.1f MB checked at %.2f GB/s", (double)bytes / 1e6,
+                 (double)bytes / 1e6 / (double)(ms ? ms : 1));
+    return buffer;
+}
+
 static void say_progress(struct hosting *hosting, int64_t now_ms)
 {
+    char scanned[HOSTING_SCANNED_BYTES];
     if (hosting->next_progress_ms && now_ms >= hosting->next_progress_ms && hosting->found)
-        diag_log(hosting->diag, DIAG_INFO, "", "opening logs: %zu of %zu done",
-                 hosting->found - hosting->opening, hosting->found);
+        diag_log(hosting->diag, DIAG_INFO, "", "opening logs: %zu of %zu done%s",
+                 hosting->found - hosting->opening, hosting->found, hosting_say_scanned(hosting, scanned));
     if (!hosting->next_progress_ms || now_ms >= hosting->next_progress_ms)
         hosting->next_progress_ms = now_ms + HOSTING_PROGRESS_MS;
 }
@@ -470,6 +498,11 @@ int64_t hosting_tick(struct hosting *hosting, int64_t now_ms)
     if (!hosting->next_checkpoint_ms) {
         hosting->next_checkpoint_ms = now_ms + HOSTING_CHECKPOINT_MS;
         hosting->next_retention_ms = now_ms + hosting->retention_check_ms;
+        hosting->next_cleaning_ms = now_ms + hosting->cleaner.backoff_ms;
+    }
+    if (now_ms >= hosting->next_cleaning_ms) {
+        hosting->next_cleaning_ms = now_ms + hosting->cleaner.backoff_ms;
+        hosting_start_cleaning(hosting);
     }
     if (now_ms >= hosting->next_retention_ms) {
         hosting->next_retention_ms = now_ms + hosting->retention_check_ms;
@@ -489,7 +522,8 @@ int64_t hosting_tick(struct hosting *hosting, int64_t now_ms)
         look_for_offline(hosting);
     }
     int64_t lag_ms = hosting_check_lag(hosting, now_ms);
-    return sooner(sooner(sooner(retry_failed(hosting, now_ms), lag_ms),
+    int64_t cleaning_ms = hosting->cleaners ? hosting->next_cleaning_ms : INT64_MAX;
+    return sooner(sooner(sooner(retry_failed(hosting, now_ms), sooner(lag_ms, cleaning_ms)),
                          sooner(hosting->next_offline_ms, hosting->next_space_ms)),
                   sooner(hosting->next_retention_ms, hosting->next_checkpoint_ms));
 }

@@ -4,7 +4,8 @@
  * says, and gives up what is not in the image any more. Everything that touches a disk is done on disk
  * threads; the retention and checkpoint timers live here. A log that goes offline is closed and, after
  * HOSTING_RETRY_MS, opened anew as after a crash; until then the partition is not led. One whose sync failed
- * stays as it is, readable and offline, until the process ends.
+ * stays as it is, readable and offline, until the process ends; where a sync failed while it was opened, it stays
+ * closed.
  * A data directory that fails (it can not be read at the start, its checkpoints can not be written, its file system is
  * gone or read-only) takes its own partitions offline until the process ends, readable where their files are; the others
  * go on. One that has too little room takes no appends and no new partitions until it has more. New partitions go to
@@ -20,6 +21,7 @@
 #ifndef BROOK_CLUSTER_HOSTING_H
 #define BROOK_CLUSTER_HOSTING_H
 
+#include "broker/cluster/cleaner_settings.h"
 #include "broker/cluster/image.h"
 #include "proto/base/inbox.h"
 
@@ -29,6 +31,7 @@ struct partition;
 struct replica;
 
 #define HOSTING_CHECKPOINT_MS 60000
+#define HOSTING_CLEAN_RETRY_MS 300000 /* until a log that could not be compacted is tried again */
 #define HOSTING_RETRY_MS 30000        /* until a partition that could not be opened is tried again */
 #define HOSTING_OFFLINE_CHECK_MS 1000 /* between two looks for logs that take no appends any more */
 #define HOSTING_SPACE_MS 1000         /* between two looks at the room that the data directories have */
@@ -51,7 +54,9 @@ struct hosting_settings {
     const char *const *data_dirs; /* copied */
     size_t data_dirs_count;
     int disk_threads;
+    size_t open_files_max; /* segment files open at a time; 0: no limit */
     int64_t retention_check_ms;
+    struct cleaner_settings cleaner;
     int64_t free_bytes_min; /* with less room a data directory counts as full; 0: only when a write says so */
     struct hosting_replication replication;
     const struct topic_config *defaults; /* copied: for logs whose topic is not known yet */

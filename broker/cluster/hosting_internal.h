@@ -22,6 +22,7 @@
 #include "broker/replication/replica.h"
 #include "broker/storage/data_dir.h"
 #include "broker/storage/flusher.h"
+#include "broker/storage/open_files.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -84,6 +85,9 @@ struct hosted {
     int64_t high_watermark;
     int64_t retry_ms;
 
+    _Atomic bool stop_cleaning;     /* the partition is wanted back */
+    _Atomic int64_t clean_after_ms; /* clock_boot_ms(): not compacted before */
+
     struct disk_job job;
     struct inbox_item released;
     struct log *log; /* between job and table */
@@ -109,6 +113,10 @@ struct hosting {
     struct flusher *flusher;
     struct replica_settings replica;
     struct fetchers *fetchers;
+    struct cleaner_settings cleaner;
+    struct disk_pool *cleaners; /* NULL: nothing is compacted */
+    struct throttle *throttle;  /* of theirs */
+    struct open_files *files;
     struct hosted *table;
     int64_t broker_epoch;
     int64_t clean_from;
@@ -126,12 +134,16 @@ struct hosting {
     _Atomic bool stop_duties;
     unsigned duties; /* under way */
     bool is_retaining;
+    bool is_cleaning;
     int64_t next_offline_ms;
     int64_t next_space_ms;
     int64_t next_retention_ms;
     int64_t next_checkpoint_ms;
+    int64_t next_cleaning_ms;
     int64_t next_progress_ms;
     int64_t next_lag_ms;
+    int64_t began_ms;              /* to open what was found */
+    _Atomic int64_t bytes_scanned; /* by recovery, since then */
 };
 
 /* hosting.c */
@@ -141,6 +153,9 @@ const char *hosted_subject(const struct hosted *h, int32_t epoch, char buffer[HO
 /* Say that the log is not opened anew, and see to that. */
 void hosted_tell_offline(struct hosted *h, const char *reason);
 void hosting_check_closed(struct hosting *hosting);
+/* What recovery had to read so far and how fast; "" when nothing. */
+#define HOSTING_SCANNED_BYTES 96
+const char *hosting_say_scanned(const struct hosting *hosting, char buffer[HOSTING_SCANNED_BYTES]);
 
 /* hosting_roles.c */
 /* Do what the partition's state asks for: lead, follow, neither. */
@@ -175,6 +190,9 @@ void hosted_start_open(struct hosted *h);
 void hosted_leave(struct hosted *h, enum hosted_end end);
 void hosting_open_dirs(struct hosting *hosting);
 void hosting_close_dirs(struct hosting *hosting);
+
+/* hosting_cleaner.c */
+void hosting_start_cleaning(struct hosting *hosting);
 
 /* hosting_duties.c */
 void hosting_start_retention(struct hosting *hosting);

@@ -186,8 +186,9 @@ static int walk(struct segment *s, const struct resume_point *p, struct resume_w
                             .max_timestamp = p->have_time ? p->last_time.timestamp : TIMESTAMP_NONE,
                             .max_timestamp_offset =
                                 s->base_offset + (p->have_time ? p->last_time.relative_offset : 0)};
-    int fd = segment_fd(s);
-    if (fd < 0)
+    AUTO_UNPIN struct segment *pinned = NULL;
+    int fd = s->bytes > 0 ? segment_pin_scoped(s, &pinned) : -1; /* an empty one need not be opened */
+    if (fd < 0 && s->bytes > 0)
         return -BROOK_E_STORAGE_ERROR;
     header_cursor_init(&c, fd, p->position, s->bytes);
     int r;
@@ -298,8 +299,7 @@ int log_cut(struct log *log, size_t keep, int64_t bytes, int64_t end_offset, str
         if (r != 0)
             return r;
     }
-    int fd = segment_fd(s);
-    if (fd < 0 || io_truncate(fd, bytes) != 0)
+    if (segment_truncate(s, bytes) != 0)
         return storage_error(error, "cutting %s", directory_path(log->directory));
     int r = cut_index(log, s, end_offset);
     return r == 0 ? 0

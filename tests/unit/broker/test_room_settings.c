@@ -11,6 +11,7 @@ struct rooms {
     struct handler_settings handlers;
     struct net_settings net;
     struct cluster_settings cluster;
+    int64_t rebalance_s; /* cluster's, in the setting's unit */
 };
 
 /* One field that has to have the value of `name`; a setting may go to several. */
@@ -33,6 +34,12 @@ static const struct place places[] = {
     IN("num.partitions", 13, cluster.partitions_default),
     IN("default.replication.factor", 15, cluster.replicas_default),
     IN("min.insync.replicas", 14, cluster.topic_defaults.min_insync_replicas),
+    IN("num.replica.fetchers", 18, cluster.replication.fetchers),
+    IN("replica.lag.time.max.ms", 17003, cluster.replication.lag_ms_max),
+    IN("replica.fetch.max.bytes", 17004, cluster.replication.fetch_partition_bytes),
+    IN("replica.fetch.response.max.bytes", 17005, cluster.replication.fetch_bytes_max),
+    IN("replica.fetch.wait.max.ms", 17006, cluster.replication.fetch_wait_ms_max),
+    IN("replica.socket.timeout.ms", 17007, cluster.replication.fetch_timeout_ms),
     IN("leader.imbalance.check.interval.seconds", 16, rebalance_s),
     IN("leader.election.absent.wait.ms", 17001, cluster.absent_wait_ms),
     IN("replication.quota.bytes", 17002, cluster.replication_quota_bytes),
@@ -49,14 +56,23 @@ static const struct place places[] = {
     IN("log.dir.min.free.bytes", 40002, cluster.free_bytes_min),
     IN("log.message.timestamp.before.max.ms", 40003, cluster.topic_defaults.timestamp_before_ms_max),
     IN("log.message.timestamp.after.max.ms", 40004, cluster.topic_defaults.timestamp_after_ms_max),
+    IN("log.open.files.max", 4001, cluster.open_files_max),
     IN("log.flush.interval.messages", 10001, cluster.topic_defaults.durability.flush_messages),
     IN("log.flush.interval.ms", 1001, cluster.topic_defaults.durability.flush_ms),
+    IN("log.cleaner.threads", 21, cluster.cleaner.threads),
+    IN("log.cleaner.dedupe.buffer.size", 20000002, cluster.cleaner.map_bytes),
+    IN("log.cleaner.io.max.bytes.per.second", 20000003, cluster.cleaner.bytes_per_s),
+    IN("log.cleaner.backoff.ms", 1002, cluster.cleaner.backoff_ms),
+    IN("log.cleaner.delete.retention.ms", 1003, cluster.topic_defaults.log.delete_retention_ms),
+    IN("log.cleaner.min.compaction.lag.ms", 1004, cluster.topic_defaults.log.min_compaction_lag_ms),
+    IN("log.cleaner.max.compaction.lag.ms", 1005, cluster.topic_defaults.log.max_compaction_lag_ms),
     IN("max.connections", 2001, net.connections_max),
     IN("max.connections.per.ip", 2002, net.connections_per_address_max),
     IN("connections.max.idle.ms", 30001, net.idle_ms_max),
     IN("connection.setup.timeout.ms", 30002, net.hello_ms_max),
     IN("socket.request.max.bytes", 100000001, net.frame_bytes_max),
     IN("socket.request.max.bytes", 100000001, handlers.frame_bytes_max),
+    IN("socket.request.max.bytes", 100000001, cluster.replication.frame_bytes_max),
     IN("socket.request.timeout.ms", 30003, net.frame_ms_max),
     IN("socket.request.min.rate", 30004, net.frame_bytes_per_s_min),
     IN("socket.send.timeout.ms", 30005, net.send_ms_max),
@@ -73,6 +89,7 @@ static const struct place places[] = {
     IN("request.max.partitions", 304, handlers.topics_per_request_max),
     IN("request.max.timeout.ms", 30009, handlers.request_timeout_ms_max),
     IN("request.max.expanded.bytes", 5000001, handlers.expanded_bytes_max),
+    IN("request.max.expanded.bytes", 5000001, cluster.cleaner.expanded_bytes_max),
     IN("controlled.shutdown.max.ms", 30010, cluster.controlled_shutdown_ms_max),
     IN("shutdown.flush.ms", 30011, net.stop_ms_max),
 };
@@ -82,7 +99,7 @@ static const char *const texts[][2] = {
     {"listeners", "PLAINTEXT://127.0.0.1:1111"}, {"advertised.listeners", "there:2222"}, {"broker.rack", "north"},
     {"log.dirs", "/d/1,/d/2"}, {"zookeeper.connect", "z:3333/p"}, {"log.level", "warn"}, {"unclean.leader.election.enable", "true"},
     {"auto.leader.rebalance.enable", "false"}, {"log.format", "json"},
-    {"log.durability", "interval"},
+    {"log.durability", "interval"}, {"log.cleanup.policy", "compact"}, {"log.cleaner.min.cleanable.ratio", "0.25"},
 };
 #define TEXTS_COUNT (sizeof texts / sizeof texts[0])
 
@@ -105,13 +122,7 @@ static void divide(const struct settings *s, struct rooms *rooms)
     *rooms = (struct rooms){.handlers = room_settings_handlers(s),
                             .net = room_settings_net(s),
                             .cluster = room_settings_cluster(s)};
-}
-
-/* One replica is all that a file may ask for: other values of these two are put in afterwards. (That each is read
- * into its own field is seen in test_settings, from the value that the refusal names.) */
-static bool counts_replicas(const char *name)
-{
-    return strcmp(name, "default.replication.factor") == 0 || strcmp(name, "min.insync.replicas") == 0;
+    rooms->rebalance_s = rooms->cluster.rebalance_interval_ms / 1000;
 }
 
 static const char *write_file(void)
@@ -121,7 +132,7 @@ static const char *write_file(void)
     FILE *f = fopen(path, "w");
     ck_assert_ptr_nonnull(f);
     for (size_t i = 0; i < PLACES_COUNT; i++)
-        if (!counts_replicas(places[i].name) && (i == 0 || strcmp(places[i].name, places[i - 1].name) != 0))
+        if (i == 0 || strcmp(places[i].name, places[i - 1].name) != 0)
             fprintf(f, "%s=%" PRId64 "\n", places[i].name, places[i].value);
     for (size_t i = 0; i < TEXTS_COUNT; i++)
         fprintf(f, "%s=%s\n", texts[i][0], texts[i][1]);
@@ -136,8 +147,6 @@ START_TEST(every_setting_arrives_where_it_belongs)
     struct rooms rooms;
     int r = settings_load(write_file(), NULL, 0, &s, &faults);
     ck_assert_msg(r == 0, "%s", faults.count ? faults.lines[0] : "");
-    s->default_replication_factor = 15;
-    s->min_insync_replicas = 14;
     divide(s, &rooms);
     for (size_t i = 0; i < PLACES_COUNT; i++) {
         int64_t value = read_place(&rooms, &places[i]);
@@ -145,6 +154,8 @@ START_TEST(every_setting_arrives_where_it_belongs)
                       value, places[i].value, places[i].name);
     }
     ck_assert_str_eq(rooms.cluster.rack, "north");
+    ck_assert_int_eq(rooms.cluster.topic_defaults.log.cleanup_policy, CLEANUP_COMPACT);
+    ck_assert_int_eq(rooms.cluster.topic_defaults.log.min_dirty_ppm, 250000);
     ck_assert_str_eq(rooms.cluster.zookeeper_connect, "z:3333/p");
     ck_assert_int_eq(rooms.cluster.topic_defaults.durability.mode, DURABILITY_INTERVAL);
     ck_assert_int_eq(rooms.cluster.topic_defaults.unclean_election, 1);
@@ -204,6 +215,33 @@ START_TEST(the_sweep_leaves_no_setting_out_and_no_two_alike)
 }
 END_TEST
 
+static void share(const char *connections, const char *files, uint64_t descriptors, size_t want_files,
+                  uint32_t want_connections)
+{
+    char a[64], b[64];
+    const char *overrides[] = {"broker.id=1", "zookeeper.connect=z:1", a, b};
+    struct settings *s;
+    struct settings_faults faults = {0};
+    snprintf(a, sizeof a, "max.connections=%s", connections);
+    snprintf(b, sizeof b, "log.open.files.max=%s", files);
+    ck_assert_int_eq(settings_load(NULL, overrides, 4, &s, &faults), 0);
+    ck_assert_uint_eq(room_settings_open_files(s, descriptors), want_files);
+    ck_assert_uint_eq(room_settings_connections(s, descriptors, want_files), want_connections);
+    settings_free(s);
+}
+
+START_TEST(segments_and_connections_share_the_descriptors)
+{
+    share("10000", "0", 1024, 448, 448); /* 128 are for other things */
+    share("100", "0", 1024, 796, 100);
+    share("10000", "20", 1024, 20, 876);
+    share("10000", "5000", 1024, 448, 448); /* more than there can be */
+    share("10000", "0", 65536, 55024, 10000);
+    share("10000", "0", UINT64_MAX, 100000, 10000);
+}
+END_TEST
+
 SUITE_MAIN("broker/room_settings", SUITE_TEST(every_setting_arrives_where_it_belongs),
+           SUITE_TEST(segments_and_connections_share_the_descriptors),
            SUITE_TEST(hours_and_the_systems_choice_arrive_too),
            SUITE_TEST(the_sweep_leaves_no_setting_out_and_no_two_alike))
