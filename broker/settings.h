@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define SETTINGS_MAX 64
+#define SETTINGS_MAX 96
 
 struct settings {
     /* who and where */
@@ -51,6 +51,8 @@ struct settings {
     int32_t log_index_interval_bytes;
     int64_t log_segment_delete_delay_ms;
     int64_t log_dir_min_free_bytes;
+    int32_t producer_ids_per_partition_max;
+    int64_t producer_id_expiration_ms;
     char *log_durability;
     int64_t log_flush_interval_messages;
     int64_t log_flush_interval_ms;
