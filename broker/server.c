@@ -22,9 +22,6 @@
 #include <systemd/sd-daemon.h>
 #endif
 
-/* Descriptors that are not connections: segments, ZooKeeper, loops. */
-#define DESCRIPTORS_RESERVED 1024
-
 struct server {
     const struct server_options *options;
     pthread_mutex_t settings_lock; /* for changes at run time */
@@ -42,6 +39,7 @@ struct server {
     int port;
     int signals_fd;
     uint32_t connections_max;
+    size_t open_files_max;
     int exit_status;
     bool is_done;
     int64_t watchdog_ns; /* 0: none */
@@ -98,10 +96,12 @@ static struct net_settings net_settings(const struct server *server)
 static struct cluster_settings cluster_settings(const struct server *server)
 {
     struct cluster_settings to = room_settings_cluster(server->settings);
+    to.replication.software = "brookd " PACKAGE_VERSION;
     to.advertised_host = server->host;
     to.advertised_port = server->port;
     to.data_dirs = (const char *const *)server->data_dirs;
     to.data_dirs_count = server->data_dirs_count;
+    to.open_files_max = server->open_files_max;
     to.diag = &server->diag;
     return to;
 }
@@ -160,20 +160,18 @@ static void raise_descriptors(void)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* Connections get what segments and the like leave of the descriptors. */
-static void limit_connections(struct server *server)
+/* What segments get is settled at the start; connections get the rest. */
+static void share_descriptors(struct server *server)
 {
     struct rlimit limit;
-    server->connections_max = (uint32_t)server->settings->max_connections;
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
-        return;
-    rlim_t reserved = limit.rlim_cur / 4 < DESCRIPTORS_RESERVED ? limit.rlim_cur / 4 : DESCRIPTORS_RESERVED;
-    if (server->connections_max <= limit.rlim_cur - reserved)
-        return;
-    server->connections_max = (uint32_t)(limit.rlim_cur - reserved);
-    diag_log(&server->diag, DIAG_INFO, "",
-             "max.connections is %" PRIu32 ", not %" PRId32 ": there are %ju file descriptors",
-             server->connections_max, server->settings->max_connections, (uintmax_t)limit.rlim_cur);
+    uint64_t count = getrlimit(RLIMIT_NOFILE, &limit) < 0 ? RLIM_INFINITY : limit.rlim_cur;
+    if (!server->open_files_max)
+        server->open_files_max = room_settings_open_files(server->settings, count);
+    server->connections_max = room_settings_connections(server->settings, count, server->open_files_max);
+    if (server->connections_max < (uint32_t)server->settings->max_connections)
+        diag_log(&server->diag, DIAG_INFO, "",
+                 "max.connections is %" PRIu32 ", not %" PRId32 ": of %" PRIu64 " file descriptors %zu are for logs",
+                 server->connections_max, server->settings->max_connections, count, server->open_files_max);
 }
 
 static sigset_t handled_signals(void)
@@ -220,7 +218,7 @@ static void take_over(struct server *server, const struct settings *fresh)
     enum diag_level level;
     if (diag_level_parse(server->settings->log_level, &level) == 0)
         __atomic_store_n(&server->diag.level_min, level, __ATOMIC_RELAXED);
-    limit_connections(server);
+    share_descriptors(server);
     struct net_settings net = net_settings(server);
     net_configure(server->net, &net);
 }
@@ -309,7 +307,7 @@ static int start(struct server *server, struct brook_error *error)
     if (r < 0)
         return brook_error_set(error, r, "%s", brook_error_text(r));
     raise_descriptors();
-    limit_connections(server);
+    share_descriptors(server);
     server->handlers = handler_settings(server);
     struct net_settings net = net_settings(server);
     r = net_new(&net, &server->handlers, &server->diag, &server->net, error);

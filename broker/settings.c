@@ -4,6 +4,7 @@
 #include "broker/settings_table.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/err.h"
+#include "proto/base/ratio.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -74,10 +75,21 @@ static int set_text(struct settings *s, const struct setting *row, const char *v
     return 0;
 }
 
+static int set_ratio(struct settings *s, const struct setting *row, const char *value, const char *where,
+                     struct settings_faults *faults)
+{
+    if (ratio_parse(value, field(s, row)))
+        return 0;
+    settings_fault(faults, "%s: %s=%s is not a number from 0 to 1", where, row->name, value);
+    return -BROOK_E_CONFIG;
+}
+
 static int set(struct settings *s, const struct setting *row, const char *value, const char *where,
                struct settings_faults *faults)
 {
     bool is_number = row->type == SETTING_INT || row->type == SETTING_LONG;
+    if (row->type == SETTING_RATIO)
+        return set_ratio(s, row, value, where, faults);
     return is_number ? set_number(s, row, value, where, faults) : set_text(s, row, value, where, faults);
 }
 
@@ -87,6 +99,10 @@ static void format_value(const struct settings *s, const struct setting *row, ch
         snprintf(to, capacity, "%" PRId32, *(int32_t *)field(s, row));
     } else if (row->type == SETTING_LONG) {
         snprintf(to, capacity, "%" PRId64, *(int64_t *)field(s, row));
+    } else if (row->type == SETTING_RATIO) {
+        char text[RATIO_TEXT_BYTES];
+        ratio_format(*(int32_t *)field(s, row), text);
+        snprintf(to, capacity, "%s", text);
     } else {
         const char *text = *(char **)field(s, row);
         snprintf(to, capacity, "%s", text ? text : "");
@@ -272,6 +288,9 @@ static void print_facts(const struct setting *row, FILE *to)
     if (row->type == SETTING_INT || row->type == SETTING_LONG) {
         fprintf(to, "%s%s%s%" PRId64 " to %" PRId64, before, row->unit, *row->unit ? ", " : "", row->min,
                 row->max);
+        before = "; ";
+    } else if (row->type == SETTING_RATIO) {
+        fprintf(to, "%s0 to 1", before);
         before = "; ";
     } else if (row->choices) {
         fprintf(to, "%s%s", before, row->choices);

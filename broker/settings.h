@@ -31,6 +31,12 @@ struct settings {
     int32_t num_partitions;
     int32_t default_replication_factor;
     int32_t min_insync_replicas;
+    int32_t num_replica_fetchers;
+    int64_t replica_lag_time_max_ms;
+    int32_t replica_fetch_max_bytes;
+    int32_t replica_fetch_response_max_bytes;
+    int32_t replica_fetch_wait_max_ms;
+    int32_t replica_socket_timeout_ms;
     char *unclean_election;
     char *auto_rebalance;
     int32_t rebalance_interval_s;
@@ -53,9 +59,20 @@ struct settings {
     int64_t log_dir_min_free_bytes;
     int32_t producer_ids_per_partition_max;
     int64_t producer_id_expiration_ms;
+    int32_t log_open_files_max;
     char *log_durability;
     int64_t log_flush_interval_messages;
     int64_t log_flush_interval_ms;
+    /* compaction */
+    char *log_cleanup_policy;
+    int32_t log_cleaner_threads;
+    int64_t log_cleaner_dedupe_buffer_size;
+    int64_t log_cleaner_io_max_bytes_per_second;
+    int64_t log_cleaner_backoff_ms;
+    int64_t log_cleaner_delete_retention_ms;
+    int32_t log_cleaner_min_cleanable_ratio;
+    int64_t log_cleaner_min_compaction_lag_ms;
+    int64_t log_cleaner_max_compaction_lag_ms;
     /* connections and requests */
     int32_t max_connections;
     int32_t max_connections_per_ip;

@@ -77,13 +77,13 @@ static void check_replicas(const struct settings *s, struct settings_faults *fau
     if (s->default_replication_factor > CLUSTER_REPLICAS_MAX)
         settings_fault(faults,
                        "default.replication.factor=%" PRId32
-                       ": no topic could be made, since this version keeps one replica of a partition",
-                       s->default_replication_factor);
+                       ": a partition has at most %d replicas",
+                       s->default_replication_factor, CLUSTER_REPLICAS_MAX);
     if (s->min_insync_replicas > CLUSTER_REPLICAS_MAX)
         settings_fault(faults,
                        "min.insync.replicas=%" PRId32
-                       ": acks=all could never succeed, since this version keeps one replica of a partition",
-                       s->min_insync_replicas);
+                       ": acks=all could never succeed, a partition has at most %d replicas",
+                       s->min_insync_replicas, CLUSTER_REPLICAS_MAX);
 }
 
 static void check_pairs(const struct settings *s, struct settings_faults *faults)

@@ -1,6 +1,7 @@
 #include "broker/settings_table.h"
 
 #include "broker/settings.h"
+#include "proto/base/ratio.h"
 
 #include <string.h>
 
@@ -40,10 +41,22 @@ const struct setting settings_table[] = {
     INT("num.partitions", num_partitions, "1", 1, 20000, "partitions", STATIC,
         "Of a topic that does not say."),
     INT("default.replication.factor", default_replication_factor, "1", 1, 32, "replicas", STATIC,
-        "Of a topic that does not say. This version keeps one replica, and refuses more."),
+        "Of a topic that does not say."),
     INT("min.insync.replicas", min_insync_replicas, "1", 1, 32, "replicas", STATIC,
         "Produces with acks=all are refused below so many replicas in sync; topics may say otherwise. Not "
-        "more than one in this version."),
+        "more than a topic has replicas, or nothing can be written to it."),
+    INT("num.replica.fetchers", num_replica_fetchers, "1", 1, 64, "threads", STATIC,
+        "Threads that pull from the leaders of the partitions followed here."),
+    LONG("replica.lag.time.max.ms", replica_lag_time_max_ms, "10000", 100, 3600000, "ms", STATIC,
+         "A follower that did not reach its leader's end for so long leaves the in-sync replicas."),
+    INT("replica.fetch.max.bytes", replica_fetch_max_bytes, "1048576", 1024, 1073741824, "bytes", STATIC,
+        "A follower takes so much of one partition at a time; a larger batch is taken all the same."),
+    INT("replica.fetch.response.max.bytes", replica_fetch_response_max_bytes, "10485760", 1024, 1073741824, "bytes",
+        STATIC, "And so much in one answer of a leader."),
+    INT("replica.fetch.wait.max.ms", replica_fetch_wait_max_ms, "500", 10, 60000, "ms", STATIC,
+        "A leader that has nothing new answers a follower after so long."),
+    INT("replica.socket.timeout.ms", replica_socket_timeout_ms, "30000", 100, 600000, "ms", STATIC,
+        "A leader that does not answer for so much longer is asked again on a new connection."),
     CHOICE("unclean.leader.election.enable", unclean_election, "false", "false|true", STATIC,
            "Whether a replica that is not in sync may lead when no other is left: acknowledged records may be lost. "
            "Topics may say otherwise."),
@@ -94,6 +107,9 @@ const struct setting settings_table[] = {
         "Idempotent producers that a partition remembers; beyond it those silent longest are forgotten."),
     LONG("producer.id.expiration.ms", producer_id_expiration_ms, "86400000", 1, INT64_MAX / 1000000, "ms", STATIC,
          "An idempotent producer that has sent a partition nothing for so long is forgotten there."),
+    INT("log.open.files.max", log_open_files_max, "0", 0, 10000000, "files", STATIC,
+        "Segment files open at a time; beyond it the one not used for the longest is closed. 0: what connections leave "
+        "of the process's descriptors, half of them at least."),
     CHOICE("log.durability", log_durability, NULL, "fsync|replicated|interval", STATIC,
            "What an acknowledgement of acks=all means: on stable storage; in the page cache of the replicas in "
            "sync; or likewise, but shown to consumers once flushed. Topics may say otherwise (durability). "
@@ -104,6 +120,34 @@ const struct setting settings_table[] = {
          "(flush.messages)."),
     LONG("log.flush.interval.ms", log_flush_interval_ms, "1000", 0, INT64_MAX, "ms", STATIC,
          "And for how long. Topics may say otherwise (flush.ms)."),
+    CHOICE("log.cleanup.policy", log_cleanup_policy, "delete", "delete|compact|compact,delete|delete,compact",
+           STATIC,
+           "What happens to old records: they go by age and size (delete), or of each key the last one stays "
+           "(compact), or both. Topics may say otherwise (cleanup.policy)."),
+    INT("log.cleaner.threads", log_cleaner_threads, "1", 1, 64, "threads", STATIC,
+        "Threads that compact logs."),
+    LONG("log.cleaner.dedupe.buffer.size", log_cleaner_dedupe_buffer_size, "33554432", 1048576,
+         (int64_t)1 << 40, "bytes", STATIC,
+         "Memory for the keys of logs being compacted, of all these threads: 24 bytes a key, up to nine tenths. "
+         "More keys take several passes."),
+    LONG("log.cleaner.io.max.bytes.per.second", log_cleaner_io_max_bytes_per_second, "-1", -1, INT64_MAX,
+         "bytes/s", STATIC, "Most that they read and write together. -1: without limit."),
+    LONG("log.cleaner.backoff.ms", log_cleaner_backoff_ms, "15000", 10, 86400000, "ms", STATIC,
+         "How often it is looked for logs to compact."),
+    LONG("log.cleaner.delete.retention.ms", log_cleaner_delete_retention_ms, "86400000", 0, INT64_MAX, "ms",
+         STATIC,
+         "How long tombstones stay after they were first compacted. Topics may say otherwise "
+         "(delete.retention.ms)."),
+    {"log.cleaner.min.cleanable.ratio", SETTING_RATIO, AT(log_cleaner_min_cleanable_ratio), "0.5", false, STATIC,
+     0, RATIO_ONE_PPM, "", NULL,
+     "A log is compacted when more of it than this was not yet. Topics may say otherwise "
+     "(min.cleanable.dirty.ratio)."},
+    LONG("log.cleaner.min.compaction.lag.ms", log_cleaner_min_compaction_lag_ms, "0", 0, INT64_MAX, "ms", STATIC,
+         "Records stay uncompacted for at least so long. Topics may say otherwise (min.compaction.lag.ms)."),
+    LONG("log.cleaner.max.compaction.lag.ms", log_cleaner_max_compaction_lag_ms, "9223372036854775807", 1,
+         INT64_MAX, "ms", STATIC,
+         "Records that have waited for so long are compacted whatever the ratio. Topics may say otherwise "
+         "(max.compaction.lag.ms)."),
 
     INT("max.connections", max_connections, "10000", 1, 1000000, "connections", RUN_TIME,
         "More are closed at once."),

@@ -6,12 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum setting_type { SETTING_INT, SETTING_LONG, SETTING_TEXT, SETTING_CHOICE };
+enum setting_type { SETTING_INT, SETTING_LONG, SETTING_TEXT, SETTING_CHOICE, SETTING_RATIO };
 
 struct setting {
     const char *name;
     enum setting_type type;
-    size_t offset;             /* in struct settings: int32_t, int64_t or char * */
+    size_t offset;             /* in struct settings: int32_t, int64_t or char *; a ratio in millionths */
     const char *default_value; /* NULL: none; then it may be empty, or must be given */
     bool is_required;
     bool at_run_time;

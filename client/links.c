@@ -1,7 +1,7 @@
 #include "client/links.h"
 
 #include "client/config.h"
-#include "client/resolver.h"
+#include "proto/wire/resolver.h"
 #include "proto/base/clock.h"
 
 #include <brook/brook.h>

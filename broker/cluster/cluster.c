@@ -1,6 +1,7 @@
 #include "broker/cluster/cluster.h"
 
 #include "broker/cluster/cluster_internal.h"
+#include "broker/cluster/isr_writer.h"
 #include "coordination/coordinator.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
@@ -195,12 +196,19 @@ static int start_hosting(struct cluster *c)
         .data_dirs = c->s.data_dirs,
         .data_dirs_count = c->s.data_dirs_count,
         .disk_threads = c->s.disk_threads_count,
+        .open_files_max = c->s.open_files_max,
         .retention_check_ms = c->s.retention_check_ms,
+        .cleaner = c->s.cleaner,
         .free_bytes_min = c->s.free_bytes_min,
+        .replication = c->s.replication,
         .defaults = &c->s.topic_defaults,
         .diag = c->s.diag,
     };
-    struct hosting_events events = {cluster_hosting_opened, cluster_hosting_changed, hosting_was_closed, c};
+    struct hosting_events events = {.opened = cluster_hosting_opened,
+                                    .changed = cluster_hosting_changed,
+                                    .look = cluster_hosting_look,
+                                    .closed = hosting_was_closed,
+                                    .arg = c};
     return hosting_new(&settings, &c->inbox, &events, &c->hosting);
 }
 
@@ -349,6 +357,7 @@ static void end_coordination(struct cluster *c)
     changes_free(c->changes);
     controller_seat_free(c->seat);
     registry_free(c->registry);
+    isr_writer_free(c->isr_writer);
     served_free(c->served);
     offsets_free(c->offsets);
     coordinator_free(c->coordinator, false, 0);

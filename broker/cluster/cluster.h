@@ -7,6 +7,8 @@
 #ifndef BROOK_CLUSTER_CLUSTER_H
 #define BROOK_CLUSTER_CLUSTER_H
 
+#include "broker/cluster/hosting.h"
+#include "broker/cluster/cleaner_settings.h"
 #include "broker/cluster/view.h"
 #include "proto/base/inbox.h"
 
@@ -16,8 +18,8 @@ struct data_dir;
 struct diag;
 struct offsets;
 
-/* Of a partition: this version keeps one. More is refused to whoever asks for it: the only place that says so. */
-#define CLUSTER_REPLICAS_MAX 1
+/* Of a partition. */
+#define CLUSTER_REPLICAS_MAX ZNODE_REPLICAS_MAX
 
 struct cluster_settings {
     int32_t broker_id;
@@ -29,6 +31,7 @@ struct cluster_settings {
     const char *const *data_dirs;  /* log.dirs */
     size_t data_dirs_count;
     int disk_threads_count;
+    size_t open_files_max;         /* segment files open at a time */
     int32_t partitions_default;    /* num.partitions */
     int32_t replicas_default;      /* default.replication.factor */
     int32_t replicas_max;          /* of a partition, at most ZNODE_REPLICAS_MAX; 1: partitions are not moved, either */
@@ -37,7 +40,9 @@ struct cluster_settings {
     int64_t absent_wait_ms;        /* leader.election.absent.wait.ms */
     int64_t replication_quota_bytes; /* replication.quota.bytes, unless ZooKeeper says otherwise */
     int64_t retention_check_ms;    /* log.retention.check.interval.ms */
+    struct cleaner_settings cleaner; /* log.cleaner...: */
     int64_t free_bytes_min;        /* log.dir.min.free.bytes */
+    struct hosting_replication replication;
     int64_t controlled_shutdown_ms_max; /* for ZooKeeper to confirm that the broker has left */
     struct topic_config topic_defaults;
     const struct diag *diag;

@@ -68,6 +68,7 @@ struct cluster {
     struct registry *registry;
     struct controller_seat *seat;
     struct controller_driver *controller;
+    struct isr_writer *isr_writer;
     struct ends *ends;
     struct petitions *petitions;
     struct quota *quota;
@@ -133,6 +134,7 @@ void cluster_hosting_opened(void *arg, const struct brook_error *error);
 void cluster_read_all(struct cluster *c);
 int cluster_turn_new(struct cluster *c); /* image, reader, controller, intents, served */
 void cluster_hosting_changed(void *arg, const char *topic, int32_t number);
+void cluster_hosting_look(void *arg, const char *topic, int32_t number, struct replica *replica);
 void cluster_drop_views(struct cluster *c);
 /* Returns when the next turn is due if nothing comes in. */
 int64_t cluster_turn(struct cluster *c, int64_t now_ms);

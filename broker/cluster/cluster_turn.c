@@ -1,5 +1,7 @@
 /* The cluster thread's turn: from what was read to partitions, states and views. */
 #include "broker/cluster/cluster_internal.h"
+#include "broker/cluster/isr_writer.h"
+#include "broker/cluster/quota.h"
 #include "broker/partition/partition.h"
 #include "coordination/tombstones.h"
 #include "proto/base/cleanup.h"
@@ -46,6 +48,19 @@ static void controller_outdated(void *arg)
     controller_seat_outdated(c->seat);
 }
 
+/* A leader read the state of its partition; also when it is as known, it is an answer to a question. */
+static void state_news(void *arg, const char *topic, const struct topic_id *topic_id, int32_t number,
+                       const struct znode_state *state, int32_t version)
+{
+    struct cluster *c = arg;
+    struct image_topic *found = image_find(c->image, topic);
+    if (!found || !topic_id_equal(&found->node.topic_id, topic_id) || number >= found->node.partitions_count ||
+        version < found->partitions[number].version || image_set_state(found, number, state, version))
+        return;
+    hosting_follow_one(c->hosting, found, number);
+    image_mark(found);
+}
+
 int cluster_turn_new(struct cluster *c)
 {
     int err = image_new(&c->s.topic_defaults, &c->image);
@@ -77,6 +92,14 @@ int cluster_turn_new(struct cluster *c)
         .replicas_default = c->s.replicas_default,
         .replicas_max = c->s.replicas_max,
     };
+    struct isr_writer_settings isr = {
+        .coordinator = c->coordinator,
+        .inbox = &c->inbox,
+        .broker_id = c->s.broker_id,
+        .diag = c->s.diag,
+        .news = state_news,
+        .arg = c,
+    };
     struct ends_settings ends = {c->coordinator, &c->inbox, c->image, c->hosting, c->s.broker_id};
     struct petitions_settings petitions = {c->coordinator, &c->inbox, c->image, c->reader, c->s.replicas_max};
     err = controller_driver_new(&controller, &c->controller);
@@ -86,6 +109,8 @@ int cluster_turn_new(struct cluster *c)
         err = ends_new(&ends, &c->ends);
     if (!err)
         err = quota_new(c->s.replication_quota_bytes, c->s.diag, &c->quota);
+    if (!err)
+        err = isr_writer_new(&isr, &c->isr_writer);
     if (!err)
         err = intents_new(&intents, &c->intents);
     if (!err)
@@ -116,6 +141,13 @@ void cluster_hosting_changed(void *arg, const char *topic, int32_t number)
     served_may_differ(c, found);
 }
 
+void cluster_hosting_look(void *arg, const char *topic, int32_t number, struct replica *replica)
+{
+    struct cluster *c = arg;
+    if (c->is_registered && !c->has_failed)
+        isr_writer_look(c->isr_writer, topic, number, replica, clock_boot_ms());
+}
+
 /* ---- what changed ----------------------------------------------------------------------------------- */
 
 static void give_up_gone(struct cluster *c)
@@ -133,13 +165,17 @@ static void update_served(struct cluster *c, const struct image_topic *topic)
 {
     size_t count = (size_t)topic->node.partitions_count;
     AUTO_FREE int32_t *leads = malloc((count + 1) * sizeof *leads);
-    size_t leads_count = 0;
-    if (!leads || topic->is_being_deleted)
+    AUTO_FREE int32_t *follows = malloc((count + 1) * sizeof *follows);
+    size_t leads_count = 0, follows_count = 0;
+    if (!leads || !follows || topic->is_being_deleted)
         return;
-    for (int32_t i = 0; i < topic->node.partitions_count; i++)
+    for (int32_t i = 0; i < topic->node.partitions_count; i++) {
         if (hosting_leads(c->hosting, topic, i))
             leads[leads_count++] = i;
-    served_set(c->served, topic->name, leads, leads_count, NULL, 0);
+        else if (hosting_follows(c->hosting, topic, i))
+            follows[follows_count++] = i;
+    }
+    served_set(c->served, topic->name, leads, leads_count, follows, follows_count);
 }
 
 static void update_all_served(struct cluster *c, int64_t now_ms)
@@ -233,6 +269,7 @@ static void fill_partition(const void *arg, int32_t number, struct view_partitio
         .replicas = replicas->brokers,
         .isr = p->isr,
         .local = hosting_find(at->cluster->hosting, at->topic, number),
+        .replica = hosting_find_replica(at->cluster->hosting, at->topic, number),
     };
     const struct znode_move *move = znode_topic_move(&at->topic->node, number);
     if (!move)
@@ -403,8 +440,10 @@ int64_t cluster_turn(struct cluster *c, int64_t now_ms)
 {
     int64_t next = INT64_MAX;
     give_up_gone(c);
+    hosting_set_quota(c->hosting, quota_bytes(c->quota));
     if (image_take_brokers_changed(c->image)) {
         controller_driver_consider_all(c->controller);
+        hosting_take_brokers(c->hosting, c->image);
         c->view_is_due = true;
     }
     follow_changed(c);

@@ -1,6 +1,9 @@
 #include "broker/cluster/hosting.h"
 
 #include "broker/cluster/hosting_internal.h"
+#include "broker/storage/throttle.h"
+#include "proto/base/cleanup.h"
+#include "proto/base/clock.h"
 #include "proto/base/diag.h"
 
 #include <assert.h>
@@ -65,8 +68,18 @@ int hosting_new(const struct hosting_settings *settings, struct inbox *inbox,
     int err = add_dirs(hosting, settings);
     if (!err)
         err = disk_pool_new(settings->disk_threads, inbox, &hosting->pool);
+    hosting->cleaner = settings->cleaner;
+    if (!err && settings->cleaner.threads > 0)
+        err = disk_pool_new(settings->cleaner.threads, inbox, &hosting->cleaners);
+    if (!err)
+        err = throttle_new(settings->cleaner.bytes_per_s, &hosting->throttle);
     if (!err)
         err = flusher_new(FLUSHER_THREADS_MAX, &hosting->flusher);
+    if (!err)
+        err = hosting_start_replication(hosting, settings);
+    if (!err)
+        err = open_files_new(settings->open_files_max ? settings->open_files_max : OPEN_FILES_UNLIMITED,
+                             &hosting->files);
     if (err) {
         hosting_free(hosting);
         return err;
@@ -80,7 +93,10 @@ void hosting_free(struct hosting *hosting)
     if (!hosting)
         return;
     atomic_store(&hosting->stop_duties, true);
+    fetchers_free(hosting->fetchers);
+    throttle_stop(hosting->throttle);
     flusher_stop(hosting->flusher);
+    disk_pool_free(hosting->cleaners);
     disk_pool_free(hosting->pool);
     struct hosted *h, *next;
     HASH_ITER(hh, hosting->table, h, next)
@@ -91,6 +107,8 @@ void hosting_free(struct hosting *hosting)
         free(hosting->dirs[i].path);
     }
     flusher_free(hosting->flusher);
+    throttle_free(hosting->throttle);
+    open_files_unref(hosting->files);
     free(hosting->dirs);
     free(hosting->cluster_id);
     free(hosting);
@@ -130,7 +148,7 @@ struct hosted *hosted_add(struct hosting *hosting, struct host_dir *dir, const c
     h->hosting = hosting;
     h->dir = dir;
     h->number = number;
-    h->led_epoch = h->barred_epoch = h->epoch_before = -1;
+    h->led_epoch = h->barred_epoch = h->epoch_before = h->followed = -1;
     h->hint = (struct log_hint){.recovery_point = -1, .start_offset = -1};
     h->log_settings = hosting->defaults.log;
     dir->partitions_count++;
@@ -142,6 +160,7 @@ void hosted_remove(struct hosted *h)
 {
     HASH_DEL(h->hosting->table, h);
     h->dir->partitions_count--;
+    replica_unref(h->replica);
     partition_unref(h->partition);
     log_close(h->log);
     free(h->topic);
@@ -167,6 +186,18 @@ struct partition *hosting_find(struct hosting *hosting, const struct image_topic
 {
     struct hosted *h = find_open(hosting, topic, number);
     return h ? h->partition : NULL;
+}
+
+struct replica *hosting_find_replica(struct hosting *hosting, const struct image_topic *topic, int32_t number)
+{
+    struct hosted *h = find_open(hosting, topic, number);
+    return h ? h->replica : NULL;
+}
+
+bool hosting_follows(struct hosting *hosting, const struct image_topic *topic, int32_t number)
+{
+    struct hosted *h = find_open(hosting, topic, number);
+    return h && h->followed >= 0;
 }
 
 bool hosting_end(struct hosting *hosting, const struct image_topic *topic, int32_t number, int32_t *ret_last_epoch,
@@ -199,19 +230,8 @@ bool hosting_leads(struct hosting *hosting, const struct image_topic *topic, int
 
 /* ---- following the image ---------------------------------------------------------------------------- */
 
-static void stop_leading(struct hosted *h, const char *why)
-{
-    char subject[HOSTED_SUBJECT_BYTES];
-    if (h->led_epoch < 0)
-        return;
-    partition_stop_leading(h->partition);
-    diag_log(h->hosting->diag, DIAG_INFO, hosted_subject(h, h->led_epoch, subject), "stopped leading: %s",
-             why);
-    h->led_epoch = -1;
-}
-
-/* Only the registration that the state counted may begin to lead: an epoch is never led in two lives. */
-static bool may_lead(const struct hosting *hosting, const struct image_partition *p)
+/* Whether the state counts the present registration. */
+static bool is_counted(const struct hosting *hosting, const struct image_partition *p)
 {
     for (int32_t i = 0; i < p->isr_count; i++)
         if (p->isr[i] == hosting->broker_id)
@@ -219,35 +239,10 @@ static bool may_lead(const struct hosting *hosting, const struct image_partition
     return false;
 }
 
-static void lead(struct hosted *h, int32_t epoch)
-{
-    char subject[HOSTED_SUBJECT_BYTES];
-    int err = partition_lead(h->partition, epoch);
-    hosted_subject(h, epoch, subject);
-    if (err) {
-        diag_log(h->hosting->diag, DIAG_WARN, subject,
-                 "not leading: the log has seen a newer leader epoch than ZooKeeper names");
-        return;
-    }
-    h->epoch_before = epoch;
-    h->led_epoch = epoch; /* remembered only now: a failed change is tried again by the same order */
-    diag_log(h->hosting->diag, DIAG_INFO, subject, "leading from offset %" PRId64,
-             log_end_offset(partition_log(h->partition)));
-}
-
-static void follow_role(struct hosted *h, const struct image_partition *p)
-{
-    if (p->version < 0 || p->leader != h->hosting->broker_id)
-        stop_leading(h, p->version < 0 ? "the partition has no state"
-                                       : "ZooKeeper names another leader, or none");
-    else if (h->led_epoch != p->leader_epoch && p->leader_epoch > h->barred_epoch && may_lead(h->hosting, p))
-        lead(h, p->leader_epoch);
-}
-
 /* No earlier life of this broker had it. */
 static bool is_of_this_life(const struct hosting *hosting, const struct image_partition *p)
 {
-    return p->version >= 0 && p->leader_epoch == 0 && may_lead(hosting, p);
+    return p->version >= 0 && p->leader_epoch == 0 && is_counted(hosting, p);
 }
 
 static void create(struct hosting *hosting, const struct image_topic *topic, int32_t number)
@@ -283,7 +278,7 @@ static void mark_unwanted(struct hosted *h, const char *why)
     h->is_unwanted = true;
     h->hosting->has_unwanted = true;
     if (h->status == HOSTED_OPEN)
-        stop_leading(h, why);
+        hosted_resign(h, why);
 }
 
 static void follow_durability(struct hosted *h, const struct durability *d)
@@ -312,7 +307,7 @@ static void follow_partition(struct hosting *hosting, const struct image_topic *
     struct durability durability = topic->config.durability;
     durability.mode = durability_mode_for(durability.mode, topic->node.replicas[number].count);
     follow_durability(h, &durability);
-    follow_role(h, &topic->partitions[number]);
+    hosted_follow_role(h, topic);
 }
 
 static bool is_assigned(const struct hosting *hosting, const struct znode_replicas *replicas)
@@ -403,7 +398,9 @@ void hosting_check_closed(struct hosting *hosting)
 void hosting_close(struct hosting *hosting)
 {
     hosting->is_closing = true;
+    fetchers_free(TAKE(hosting->fetchers));
     atomic_store(&hosting->stop_duties, true);
+    throttle_stop(hosting->throttle);
     hosting_check_closed(hosting);
 }
 
@@ -451,7 +448,8 @@ static void close_offline(struct hosted *h)
     diag_log(h->hosting->diag, DIAG_ERROR, hosted_subject(h, h->led_epoch, subject),
              "the log is offline and will be opened anew: %s", log_offline_reason(log));
     h->hint =
-        (struct log_hint){.recovery_point = log_durable_end(log), .start_offset = log_start_offset(log)};
+        (struct log_hint){.recovery_point = log_durable_end(log), .start_offset = log_start_offset(log),
+                           .cleaned_offset = log_cleaned_offset(log)};
     h->end_before = log_end_offset(log);
     hosted_leave(h, HOSTED_END_REOPEN);
 }
@@ -468,11 +466,23 @@ static void look_for_offline(struct hosting *hosting)
     }
 }
 
+const char *hosting_say_scanned(const struct hosting *hosting, char buffer[HOSTING_SCANNED_BYTES])
+{
+    int64_t bytes = atomic_load_explicit(&hosting->bytes_scanned, memory_order_relaxed);
+    int64_t ms = clock_boot_ms() - hosting->began_ms;
+    buffer[0] = '\0';
+    if (bytes)
+        snprintf(buffer, HOSTING_SCANNED_BYTES, ", %.1f MB checked at %.2f GB/s", (double)bytes / 1e6,
+                 (double)bytes / 1e6 / (double)(ms ? ms : 1));
+    return buffer;
+}
+
 static void say_progress(struct hosting *hosting, int64_t now_ms)
 {
+    char scanned[HOSTING_SCANNED_BYTES];
     if (hosting->next_progress_ms && now_ms >= hosting->next_progress_ms && hosting->found)
-        diag_log(hosting->diag, DIAG_INFO, "", "opening logs: %zu of %zu done",
-                 hosting->found - hosting->opening, hosting->found);
+        diag_log(hosting->diag, DIAG_INFO, "", "opening logs: %zu of %zu done%s",
+                 hosting->found - hosting->opening, hosting->found, hosting_say_scanned(hosting, scanned));
     if (!hosting->next_progress_ms || now_ms >= hosting->next_progress_ms)
         hosting->next_progress_ms = now_ms + HOSTING_PROGRESS_MS;
 }
@@ -488,6 +498,11 @@ int64_t hosting_tick(struct hosting *hosting, int64_t now_ms)
     if (!hosting->next_checkpoint_ms) {
         hosting->next_checkpoint_ms = now_ms + HOSTING_CHECKPOINT_MS;
         hosting->next_retention_ms = now_ms + hosting->retention_check_ms;
+        hosting->next_cleaning_ms = now_ms + hosting->cleaner.backoff_ms;
+    }
+    if (now_ms >= hosting->next_cleaning_ms) {
+        hosting->next_cleaning_ms = now_ms + hosting->cleaner.backoff_ms;
+        hosting_start_cleaning(hosting);
     }
     if (now_ms >= hosting->next_retention_ms) {
         hosting->next_retention_ms = now_ms + hosting->retention_check_ms;
@@ -506,6 +521,9 @@ int64_t hosting_tick(struct hosting *hosting, int64_t now_ms)
         hosting->next_offline_ms = now_ms + HOSTING_OFFLINE_CHECK_MS;
         look_for_offline(hosting);
     }
-    return sooner(sooner(retry_failed(hosting, now_ms), sooner(hosting->next_offline_ms, hosting->next_space_ms)),
+    int64_t lag_ms = hosting_check_lag(hosting, now_ms);
+    int64_t cleaning_ms = hosting->cleaners ? hosting->next_cleaning_ms : INT64_MAX;
+    return sooner(sooner(sooner(retry_failed(hosting, now_ms), sooner(lag_ms, cleaning_ms)),
+                         sooner(hosting->next_offline_ms, hosting->next_space_ms)),
                   sooner(hosting->next_retention_ms, hosting->next_checkpoint_ms));
 }

@@ -4,7 +4,8 @@
  * says, and gives up what is not in the image any more. Everything that touches a disk is done on disk
  * threads; the retention and checkpoint timers live here. A log that goes offline is closed and, after
  * HOSTING_RETRY_MS, opened anew as after a crash; until then the partition is not led. One whose sync failed
- * stays as it is, readable and offline, until the process ends.
+ * stays as it is, readable and offline, until the process ends; where a sync failed while it was opened, it stays
+ * closed.
  * A data directory that fails (it can not be read at the start, its checkpoints can not be written, its file system is
  * gone or read-only) takes its own partitions offline until the process ends, readable where their files are; the others
  * go on. One that has too little room takes no appends and no new partitions until it has more. New partitions go to
@@ -20,26 +21,44 @@
 #ifndef BROOK_CLUSTER_HOSTING_H
 #define BROOK_CLUSTER_HOSTING_H
 
+#include "broker/cluster/cleaner_settings.h"
 #include "broker/cluster/image.h"
 #include "proto/base/inbox.h"
 
 struct diag;
 struct hosting;
 struct partition;
+struct replica;
 
 #define HOSTING_CHECKPOINT_MS 60000
+#define HOSTING_CLEAN_RETRY_MS 300000 /* until a log that could not be compacted is tried again */
 #define HOSTING_RETRY_MS 30000        /* until a partition that could not be opened is tried again */
 #define HOSTING_OFFLINE_CHECK_MS 1000 /* between two looks for logs that take no appends any more */
 #define HOSTING_SPACE_MS 1000         /* between two looks at the room that the data directories have */
 #define HOSTING_PROGRESS_MS 5000      /* between two lines about how far recovery is */
+
+/* What replication needs. */
+struct hosting_replication {
+    int fetchers;                   /* num.replica.fetchers */
+    int64_t lag_ms_max;             /* replica.lag.time.max.ms */
+    uint32_t fetch_bytes_max;       /* replica.fetch.response.max.bytes */
+    uint32_t fetch_partition_bytes; /* replica.fetch.max.bytes */
+    uint32_t fetch_wait_ms_max;     /* replica.fetch.wait.max.ms */
+    int fetch_timeout_ms;           /* replica.socket.timeout.ms */
+    uint32_t frame_bytes_max;
+    const char *software; /* borrowed for hosting's life */
+};
 
 struct hosting_settings {
     int32_t broker_id;
     const char *const *data_dirs; /* copied */
     size_t data_dirs_count;
     int disk_threads;
+    size_t open_files_max; /* segment files open at a time; 0: no limit */
     int64_t retention_check_ms;
+    struct cleaner_settings cleaner;
     int64_t free_bytes_min; /* with less room a data directory counts as full; 0: only when a write says so */
+    struct hosting_replication replication;
     const struct topic_config *defaults; /* copied: for logs whose topic is not known yet */
     const struct diag *diag;
 };
@@ -53,6 +72,9 @@ struct hosting_events {
     /* After hosting_close(), once: all is closed, and whether cleanly. */
     void (*closed)(void *arg, bool clean);
     void *arg;
+    /* The in-sync replicas of a partition that is led here may have to change: replica_propose(), if there is room for a
+     * write now; else it is asked again. NULL: nobody cares. */
+    void (*look)(void *arg, const char *topic, int32_t number, struct replica *replica);
 };
 
 /* Returns 0, -BROOK_E_NOMEM or -BROOK_E_IO. */
@@ -87,6 +109,14 @@ void hosting_follow(struct hosting *hosting, const struct image_topic *topic);
 void hosting_follow_one(struct hosting *hosting, const struct image_topic *topic, int32_t number);
 /* The partition if it is hosted here and open; borrowed. NULL: not (yet). */
 struct partition *hosting_find(struct hosting *hosting, const struct image_topic *topic, int32_t number);
+/* Its part in replication, likewise. */
+struct replica *hosting_find_replica(struct hosting *hosting, const struct image_topic *topic, int32_t number);
+/* Bytes per second that replicas here may take in while they catch up; 0: no limit. */
+void hosting_set_quota(struct hosting *hosting, int64_t bytes_per_s);
+/* Brokers came, went or moved. */
+void hosting_take_brokers(struct hosting *hosting, const struct image *image);
+/* Whether it is followed here. */
+bool hosting_follows(struct hosting *hosting, const struct image_topic *topic, int32_t number);
 /* How far the log of a partition without a leader goes, once the state that says so is in force here (it is neither
  * led nor followed): the epoch of the last record and the log end offset, -1 and -1 when it can not be read. Returns
  * false while that is not known yet; `changed` tells when it may be. */

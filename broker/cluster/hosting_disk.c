@@ -1,6 +1,7 @@
 /* Opening and leaving: what hosting does on disk threads. */
 #include "broker/cluster/hosting_internal.h"
 #include "proto/base/cleanup.h"
+#include "proto/base/clock.h"
 #include "proto/base/diag.h"
 
 #include <assert.h>
@@ -45,7 +46,10 @@ static void open_run(struct disk_job *job)
         if (h->err)
             return;
     }
-    h->err = log_open(path, &h->log_settings, &h->hint, &h->log, &h->recovery, &h->error);
+    struct log_hint hint = h->hint;
+    hint.files = h->hosting->files;
+    hint.bytes_scanned = &h->hosting->bytes_scanned;
+    h->err = log_open(path, &h->log_settings, &hint, &h->log, &h->recovery, &h->error);
     if (h->err)
         return;
     if (!h->is_new && topic_id_is_zero(&h->topic_id))
@@ -84,6 +88,8 @@ void hosted_fail(struct hosted *h)
     h->hosting->failed++;
     diag_log(h->hosting->diag, DIAG_ERROR, hosted_subject(h, -1, subject), "the log can not be opened: %s",
              h->error.text[0] ? h->error.text : brook_error_text(h->err));
+    if (h->recovery.sync_failed)
+        hosted_tell_offline(h, "a sync failed while it was recovered");
 }
 
 /* Records that others may have read are gone: new ones must not get their offsets in the same epoch. */
@@ -125,9 +131,19 @@ static void opened(struct hosted *h)
     partition_on_release(partition, released_by_last, h);
     partition_on_trim(partition, persist_start, h);
     partition_use_flusher(partition, h->hosting->flusher);
+    partition_start_at(partition, h->high_watermark);
+    partition_set_owner(partition, h->dir);
+    h->err = replica_new(&h->hosting->replica, partition, &h->replica);
+    if (h->err) {
+        h->log = partition_take_log(partition);
+        partition_unref(partition);
+        log_close(TAKE(h->log));
+        return hosted_fail(h);
+    }
     h->partition = partition;
     h->is_durability_set = false;
     h->status = HOSTED_OPEN;
+    atomic_store(&h->stop_cleaning, false);
     hosted_heed_dir(h);
     say_recovered(h);
     h->is_new = false;
@@ -140,6 +156,10 @@ static void check_opened(struct hosting *hosting)
         return;
     hosting->is_opened = true;
     struct brook_error none = {0};
+    char scanned[HOSTING_SCANNED_BYTES];
+    if (hosting->found)
+        diag_log(hosting->diag, DIAG_INFO, "", "opened %zu logs in %" PRId64 " ms%s", hosting->found,
+                 clock_boot_ms() - hosting->began_ms, hosting_say_scanned(hosting, scanned));
     if (!hosting->is_closing)
         hosting->events.opened(hosting->events.arg, &none);
 }
@@ -212,6 +232,7 @@ static void leave_run(struct disk_job *job)
     }
     if (h->log) {
         int64_t start = log_start_offset(h->log), end = log_end_offset(h->log);
+        h->hint.cleaned_offset = log_cleaned_offset(h->log);
         h->err = log_close(TAKE(h->log));
         h->hint.start_offset = start;
         if (!h->err)
@@ -299,14 +320,14 @@ void hosted_leave(struct hosted *h, enum hosted_end end)
     hosting->failed -= !was_open;
     h->status = HOSTED_LEAVING;
     h->end = end;
+    atomic_store(&h->stop_cleaning, true);
     hosting->leaving++;
     if (!was_open)
         return start_leave(h);
-    if (h->led_epoch >= 0)
-        partition_stop_leading(h->partition);
-    h->led_epoch = -1;
+    hosted_resign(h, "the log is closed");
     partition_marks(h->partition, &marks);
     h->high_watermark = marks.high_watermark;
+    replica_unref(TAKE(h->replica));
     if (end == HOSTED_END_CLOSE) { /* the I/O loops have ended: their last views are nobody's */
         h->log = partition_take_log(h->partition);
         partition_unref(TAKE(h->partition));
@@ -463,6 +484,7 @@ static void open_found(struct hosting *hosting)
     hosting->is_loaded = true;
     hosting->clean_from = find_clean_from(hosting);
     hosting->found = HASH_COUNT(hosting->table);
+    hosting->began_ms = clock_boot_ms();
     struct hosted *h, *next;
     HASH_ITER(hh, hosting->table, h, next)
     hosted_start_open(h);

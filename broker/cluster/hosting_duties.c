@@ -19,6 +19,7 @@ struct round_item {
     int64_t recovery_point;
     int64_t start_offset;
     int64_t high_watermark;
+    int64_t cleaned_offset;
 };
 struct round {
     struct disk_job job;
@@ -71,6 +72,7 @@ static struct round *round_new(struct hosting *hosting, struct host_dir *dir, bo
             .recovery_point = h->hint.recovery_point,
             .start_offset = h->hint.start_offset,
             .high_watermark = h->high_watermark,
+            .cleaned_offset = h->hint.cleaned_offset,
         };
     }
     return round;
@@ -150,17 +152,27 @@ static int write_checkpoint(struct host_dir *dir, struct round *round)
     struct data_dir_checkpoint *entries = calloc(round->count + 1, sizeof *entries);
     if (!entries)
         return brook_error_set(error, BROOK_E_NOMEM, "out of memory");
+    pthread_mutex_lock(&dir->lock);
     for (size_t i = 0; i < round->count; i++) {
         const struct round_item *item = &round->items[i];
         entries[i] = (struct data_dir_checkpoint){item->topic, item->number, item->recovery_point,
-                                                  item->start_offset, item->high_watermark};
+                                                  item->start_offset, item->high_watermark, item->cleaned_offset};
+        /* A follower may have cut its log since, which it does under this lock. */
+        int64_t durable = item->partition ? log_durable_end(partition_log(item->partition)) : INT64_MAX;
+        if (durable < entries[i].recovery_point)
+            entries[i].recovery_point = durable;
     }
-    pthread_mutex_lock(&dir->lock);
     int err = data_dir_checkpoint(dir->dir, entries, round->count, error);
     round->is_broken = err == -BROOK_E_STORAGE_ERROR && storage_is_broken(errno);
     pthread_mutex_unlock(&dir->lock);
     free(entries);
     return err;
+}
+
+static void rest_one(struct partition *p, void *arg)
+{
+    (void)arg;
+    log_rest(partition_log(p));
 }
 
 /* What is dirty is synced first: it bounds what the next start has to read again after a crash. */
@@ -177,10 +189,13 @@ static void checkpoint_run(struct disk_job *job)
         struct log *log = partition_log(item->partition);
         if (!log_offline_reason(log))
             partition_flush(item->partition);
+        if (log_can_rest(log, clock_wall_ms() - HOSTING_CHECKPOINT_MS))
+            partition_with_append_lock(item->partition, rest_one, NULL);
         partition_marks(item->partition, &marks);
         item->recovery_point = log_durable_end(log);
         item->start_offset = marks.log_start;
         item->high_watermark = marks.high_watermark;
+        item->cleaned_offset = log_cleaned_offset(log);
     }
     round->err = write_checkpoint(round->dir, round);
 }

@@ -18,8 +18,11 @@
 #include "broker/cluster/disk_pool.h"
 #include "broker/cluster/hosting.h"
 #include "broker/partition/partition.h"
+#include "broker/replication/fetcher.h"
+#include "broker/replication/replica.h"
 #include "broker/storage/data_dir.h"
 #include "broker/storage/flusher.h"
+#include "broker/storage/open_files.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -71,12 +74,19 @@ struct hosted {
     int64_t end_before;          /* where the log ended that went offline; 0: none did */
     int32_t epoch_before;        /* the last one it was led at */
     struct partition *partition; /* OPEN: our reference */
+    struct replica *replica;     /* OPEN: its part in replication */
+    int32_t followed;            /* the leader that the fetcher was told; -1: none */
+    int64_t followed_as;         /* with this broker epoch */
+    bool is_follow_due;          /* the leader's address is not known yet, or the fetcher was not told */
     struct log_settings log_settings; /* in force */
     struct durability durability;     /* likewise, once `is_durability_set` */
     bool is_durability_set;
     struct log_hint hint;
     int64_t high_watermark;
     int64_t retry_ms;
+
+    _Atomic bool stop_cleaning;     /* the partition is wanted back */
+    _Atomic int64_t clean_after_ms; /* clock_boot_ms(): not compacted before */
 
     struct disk_job job;
     struct inbox_item released;
@@ -101,6 +111,12 @@ struct hosting {
     struct hosting_events events;
     struct disk_pool *pool;
     struct flusher *flusher;
+    struct replica_settings replica;
+    struct fetchers *fetchers;
+    struct cleaner_settings cleaner;
+    struct disk_pool *cleaners; /* NULL: nothing is compacted */
+    struct throttle *throttle;  /* of theirs */
+    struct open_files *files;
     struct hosted *table;
     int64_t broker_epoch;
     int64_t clean_from;
@@ -118,11 +134,16 @@ struct hosting {
     _Atomic bool stop_duties;
     unsigned duties; /* under way */
     bool is_retaining;
+    bool is_cleaning;
     int64_t next_offline_ms;
     int64_t next_space_ms;
     int64_t next_retention_ms;
     int64_t next_checkpoint_ms;
+    int64_t next_cleaning_ms;
     int64_t next_progress_ms;
+    int64_t next_lag_ms;
+    int64_t began_ms;              /* to open what was found */
+    _Atomic int64_t bytes_scanned; /* by recovery, since then */
 };
 
 /* hosting.c */
@@ -132,6 +153,18 @@ const char *hosted_subject(const struct hosted *h, int32_t epoch, char buffer[HO
 /* Say that the log is not opened anew, and see to that. */
 void hosted_tell_offline(struct hosted *h, const char *reason);
 void hosting_check_closed(struct hosting *hosting);
+/* What recovery had to read so far and how fast; "" when nothing. */
+#define HOSTING_SCANNED_BYTES 96
+const char *hosting_say_scanned(const struct hosting *hosting, char buffer[HOSTING_SCANNED_BYTES]);
+
+/* hosting_roles.c */
+/* Do what the partition's state asks for: lead, follow, neither. */
+void hosted_follow_role(struct hosted *h, const struct image_topic *topic);
+/* No role any more: the partition is given up. `why` is said of one that led. */
+void hosted_resign(struct hosted *h, const char *why);
+int hosting_start_replication(struct hosting *hosting, const struct hosting_settings *settings);
+/* Look at the in-sync replicas of everything led here. Returns when to do it again. */
+int64_t hosting_check_lag(struct hosting *hosting, int64_t now_ms);
 
 /* hosting_dirs.c */
 /* Say so, once, and take the partitions in it offline. */
@@ -157,6 +190,9 @@ void hosted_start_open(struct hosted *h);
 void hosted_leave(struct hosted *h, enum hosted_end end);
 void hosting_open_dirs(struct hosting *hosting);
 void hosting_close_dirs(struct hosting *hosting);
+
+/* hosting_cleaner.c */
+void hosting_start_cleaning(struct hosting *hosting);
 
 /* hosting_duties.c */
 void hosting_start_retention(struct hosting *hosting);

@@ -1,6 +1,7 @@
 #include "broker/cluster/topic_config.h"
 
 #include "coordination/znodes.h"
+#include "proto/base/ratio.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -30,7 +31,23 @@ static const char *const durability_names[] = {
 
 static const char *const switch_names[] = {"false", "true"};
 
+static const char *const cleanup_names[] = {
+    [CLEANUP_DELETE] = "delete",
+    [CLEANUP_COMPACT] = "compact",
+    [CLEANUP_COMPACT_DELETE] = "compact,delete",
+    [CLEANUP_DELETE_COMPACT] = "delete,compact",
+};
+
+/* In the place of names: a ratio, kept in millionths. */
+static const char *const as_ratio[] = {NULL};
+
 static const struct setting settings[] = {
+    {"cleanup.policy", FIELD(log.cleanup_policy), 0, CLEANUP_DELETE_COMPACT,
+     "What happens to old records. delete: they go by age and size; compact: of each key the last one stays; "
+     "compact,delete: both. A topic that is compacted takes records with a key only.",
+     cleanup_names},
+    {"delete.retention.ms", FIELD(log.delete_retention_ms), 0, INT64_MAX,
+     "With compaction: how long a tombstone (a key without a value) stays after it was first compacted.", NULL},
     {"durability", FIELD(durability.mode), DURABILITY_REPLICATED, DURABILITY_INTERVAL,
      "What an acknowledgement of acks=all means. fsync (the default for one replica): on stable storage; "
      "replicated (for more): in the page cache of all replicas in sync; interval: likewise, and consumers "
@@ -44,12 +61,18 @@ static const struct setting settings[] = {
      "With durability=interval: how many milliseconds a record may lie unflushed.", NULL},
     {"index.interval.bytes", FIELD(log.index_interval_bytes), 0, INT32_MAX,
      "Bytes of log between two entries of the offset index.", NULL},
+    {"max.compaction.lag.ms", FIELD(log.max_compaction_lag_ms), 1, INT64_MAX,
+     "With compaction: records that have waited for so long are compacted whatever the ratio.", NULL},
     {"max.message.bytes", FIELD(message_bytes_max), 64, 100 << 20,
      "Largest record batch, in bytes, that the topic takes.", NULL},
     {"message.timestamp.after.max.ms", FIELD(timestamp_after_ms_max), 0, INT64_MAX,
      "How far ahead of the broker's clock the timestamps of a batch may be, in milliseconds.", NULL},
     {"message.timestamp.before.max.ms", FIELD(timestamp_before_ms_max), 0, INT64_MAX,
      "How far behind the broker's clock the first timestamp of a batch may be, in milliseconds.", NULL},
+    {"min.cleanable.dirty.ratio", FIELD(log.min_dirty_ppm), 0, RATIO_ONE_PPM,
+     "With compaction: a log is compacted when more of it than this was not yet.", as_ratio},
+    {"min.compaction.lag.ms", FIELD(log.min_compaction_lag_ms), 0, INT64_MAX,
+     "With compaction: records stay uncompacted for at least so long.", NULL},
     {"min.insync.replicas", FIELD(min_insync_replicas), 1, ZNODE_REPLICAS_MAX,
      "Replicas that must be in sync for a produce with acks=all.", NULL},
     {"retention.bytes", FIELD(log.retention_bytes), -1, INT64_MAX,
@@ -137,19 +160,43 @@ bool topic_config_parse_durability(const char *name, int32_t *ret_mode)
     return true;
 }
 
+bool topic_config_parse_cleanup(const char *name, int32_t *ret_policy)
+{
+    int64_t policy;
+    if (!find_name(find_setting("cleanup.policy"), name, &policy))
+        return false;
+    *ret_policy = (int32_t)policy;
+    return true;
+}
+
+static int parse_value(const struct setting *s, const char *text, int64_t *ret, struct brook_error *error)
+{
+    int32_t ppm;
+    if (s->names == as_ratio) {
+        if (!ratio_parse(text, &ppm))
+            return brook_error_set(error, BROOK_E_INVALID_CONFIG, "%s: \"%.60s\" is not a number from 0 to 1",
+                                   s->key, text);
+        *ret = ppm;
+        return 0;
+    }
+    if (s->names && !find_name(s, text, ret))
+        return brook_error_set(error, BROOK_E_INVALID_CONFIG, "%s: there is no \"%.60s\"", s->key, text);
+    if (!s->names && !parse(text, ret))
+        return brook_error_set(error, BROOK_E_INVALID_CONFIG, "%s: \"%.60s\" is not a whole number", s->key,
+                               text);
+    return 0;
+}
+
 static int apply_entry(struct topic_config *config, const struct znode_config_entry *entry,
                        struct brook_error *error)
 {
     const struct setting *s = find_setting(entry->key);
     if (!s)
         return brook_error_set(error, BROOK_E_INVALID_CONFIG, "%.100s: no such topic setting", entry->key);
-    int64_t value;
-    if (s->names && !find_name(s, entry->value, &value))
-        return brook_error_set(error, BROOK_E_INVALID_CONFIG, "%s: there is no \"%.60s\"", s->key,
-                               entry->value);
-    if (!s->names && !parse(entry->value, &value))
-        return brook_error_set(error, BROOK_E_INVALID_CONFIG, "%s: \"%.60s\" is not a whole number", s->key,
-                               entry->value);
+    int64_t value = 0;
+    int err = parse_value(s, entry->value, &value, error);
+    if (err)
+        return err;
     if (value < s->min || value > s->max)
         return brook_error_set(error, BROOK_E_INVALID_CONFIG,
                                "%s: %" PRId64 " is outside %" PRId64 " to %" PRId64, s->key, value, s->min,
@@ -192,7 +239,9 @@ void topic_config_visit(const struct topic_config *config, topic_config_visitor 
     for (size_t i = 0; i < SETTINGS_COUNT; i++) {
         char value[24];
         int64_t number = load(config, &settings[i]);
-        if (settings[i].names)
+        if (settings[i].names == as_ratio)
+            ratio_format((int32_t)number, value);
+        else if (settings[i].names)
             snprintf(value, sizeof value, "%s", settings[i].names[number]);
         else
             snprintf(value, sizeof value, "%" PRId64, number);

@@ -12,7 +12,9 @@ struct znode_config;
 
 struct topic_config {
     struct log_settings log;      /* segment.bytes, segment.ms, segment.index.bytes, index.interval.bytes,
-                                     retention.ms, retention.bytes, file.delete.delay.ms */
+                                     retention.ms, retention.bytes, file.delete.delay.ms, cleanup.policy,
+                                     delete.retention.ms, min.cleanable.dirty.ratio,
+                                     min.compaction.lag.ms, max.compaction.lag.ms */
     struct durability durability; /* durability, flush.messages, flush.ms */
     int32_t message_bytes_max;    /* max.message.bytes */
     int32_t min_insync_replicas;  /* min.insync.replicas */
@@ -35,6 +37,8 @@ bool topic_config_knows(const char *key);
 bool topic_config_parse_durability(const char *name, int32_t *ret_mode);
 /* What was left to depend on the number of replicas (the least that a partition has) is decided. */
 void topic_config_resolve(struct topic_config *config, int32_t replicas);
+/* The same for a cleanup policy. */
+bool topic_config_parse_cleanup(const char *name, int32_t *ret_policy);
 /* Each setting's key, effective value as text, and sentence. */
 typedef void topic_config_visitor(void *arg, const char *key, const char *value, const char *description);
 void topic_config_visit(const struct topic_config *config, topic_config_visitor *visitor, void *arg);

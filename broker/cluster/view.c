@@ -2,6 +2,7 @@
 
 #include "broker/cluster/view_builder.h"
 #include "broker/partition/partition.h"
+#include "broker/replication/replica.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -36,9 +37,10 @@ static uint32_t hash_bytes(const void *data, size_t bytes)
 
 static void block_free(struct view_block *block)
 {
-    for (int32_t i = 0; block->topic.partitions && i < block->topic.partitions_count; i++)
-        if (block->topic.partitions[i].local)
-            partition_unref(block->topic.partitions[i].local);
+    for (int32_t i = 0; block->topic.partitions && i < block->topic.partitions_count; i++) {
+        replica_unref(block->topic.partitions[i].replica);
+        partition_unref(block->topic.partitions[i].local);
+    }
     free(block->topic.partitions);
     free(block->topic.name);
     free(block->numbers);
@@ -92,6 +94,8 @@ static void fill_partitions(struct view_block *block, const struct view_block_so
         p->target = append_numbers(&at, p->target, p->target_count);
         if (p->local)
             partition_ref(p->local);
+        if (p->replica)
+            replica_ref(p->replica);
     }
 }
 

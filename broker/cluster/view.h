@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 struct partition;
+struct replica;
 
 struct view_broker {
     int32_t broker_id;
@@ -39,6 +40,7 @@ struct view_partition {
     /* Hosted here (and open): a reference that lives as long as the block; else NULL. Whether it is led here is
      * partition_is_leader()'s to say: the view may be older. */
     struct partition *local;
+    struct replica *replica; /* its part in replication, likewise */
 };
 
 struct view_topic {

@@ -1,7 +1,7 @@
 /* EpochEnd: where a leader epoch ends in this leader's log. Answered from memory. */
 #include "broker/handlers/handlers.h"
 
-#include "broker/partition/partition.h"
+#include "broker/replication/replica.h"
 
 static int fill(struct request *r, const Brook__EpochEndPartition *entry, Brook__EpochEnd *out)
 {
@@ -14,8 +14,19 @@ static int fill(struct request *r, const Brook__EpochEndPartition *entry, Brook_
         out->status = request_status(r, &error);
         return out->status ? 0 : -BROOK_E_NOMEM;
     }
-    log_epoch_end(partition_log(p), entry->epoch, &out->epoch, &out->end_offset);
+    struct replica *replica = topic->partitions[entry->partition].replica;
+    struct epoch_end end;
+    int64_t broker_epoch;
+    int e = replica ? replica_epoch_end(replica, entry->current_epoch, entry->epoch, &end, &broker_epoch)
+                    : -BROOK_E_NOT_LEADER;
+    if (e < 0) {
+        brook_error_set(&error, e, "partition %s/%d: %s", topic->name, entry->partition, brook_error_text(e));
+        out->status = request_status(r, &error);
+        return out->status ? 0 : -BROOK_E_NOMEM;
+    }
     out->has_epoch = out->has_end_offset = true;
+    out->epoch = end.epoch;
+    out->end_offset = end.end;
     return 0;
 }
 

@@ -112,6 +112,10 @@ static void look(struct request *r, struct lookup *l, const Brook__ListOffsetsPa
         l->offset = marks.log_start;
         break;
     case BROOK__OFFSET_QUERY__LATEST:
+        if (!marks.is_end_known)
+            brook_error_set(&l->error, BROOK_E_OFFSET_NOT_AVAILABLE,
+                            "partition %s/%d: the leader is new and does not know yet how far records are safe",
+                            topic->name, entry->partition);
         l->offset = marks.visible_end;
         break;
     case BROOK__OFFSET_QUERY__BY_TIME:

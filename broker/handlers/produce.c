@@ -4,6 +4,7 @@
  */
 #include "broker/handlers/handlers.h"
 
+#include "broker/handlers/produce_keys.h"
 #include "broker/partition/partition.h"
 #include "proto/base/cleanup.h"
 
@@ -106,6 +107,15 @@ static int check_batches(struct part *part, const Brook__ProducePartition *entry
     return 0;
 }
 
+/* A topic that is compacted can not do with records without a key; others are not looked into. */
+static void check_keys(struct request *r, struct part *part)
+{
+    struct partition_append *a = &part->append;
+    for (size_t i = 0; i < a->batches_count && !a->error.code; i++)
+        produce_check_keys(a->batches[i].data, &a->batches[i].header, &r->loop->codec,
+                           r->loop->settings->expanded_bytes_max, &a->error);
+}
+
 static void check_replicas(const struct view_topic *topic, int32_t partition, struct brook_error *error)
 {
     int32_t isr = topic->partitions[partition].isr_count;
@@ -161,6 +171,8 @@ static int prepare(struct request *r, struct part *part, const Brook__ProducePar
     }
     if (check_batches(part, entry, records, message_bytes_max, error) < 0)
         return -error->code;
+    if (!append->error.code && log_settings_compact(&topic->config.log))
+        check_keys(r, part);
     if (!append->error.code)
         check_timestamps(topic, entry->partition, r->loop->now_wall_ms, append);
     if (!append->error.code)

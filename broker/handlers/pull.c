@@ -7,17 +7,29 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A follower's mark would move the high watermark. Brokers of this version do not pull, so nobody may. */
+/* A follower says which replica it is, in which life, and how far its log is safe; a client nothing of that. What a
+ * follower says counts only for a replica that is assigned, alive, and in that life. */
 static int check_role(const Brook__PullRequest *asked, struct brook_error *error)
 {
-    bool is_follower = asked->replica_id != -1 || asked->broker_epoch != -1;
-    for (size_t i = 0; i < asked->n_partitions && !is_follower; i++)
-        is_follower = asked->partitions[i]->safe_end != -1;
-    if (is_follower)
-        return brook_error_set(
-            error, BROOK_E_ACCESS_DENIED,
-            "replica_id, broker_epoch and safe_end are for brokers; this connection is a client's");
+    bool is_follower = asked->replica_id >= 0;
+    bool is_whole = is_follower ? asked->broker_epoch >= 0 && asked->session_epoch != PULL_EPOCH_NONE
+                                : asked->replica_id == -1 && asked->broker_epoch == -1;
+    for (size_t i = 0; i < asked->n_partitions && is_whole; i++)
+        is_whole = is_follower ? asked->partitions[i]->safe_end >= 0 : asked->partitions[i]->safe_end == -1;
+    if (!is_whole)
+        return brook_error_set(error, BROOK_E_INVALID,
+                               "replica_id, broker_epoch and safe_end go together, in a session: followers say all of "
+                               "them, clients none");
     return 0;
+}
+
+/* A session is of one reader. */
+static int check_session_role(const struct pull_session *s, const Brook__PullRequest *asked, struct brook_error *error)
+{
+    if (s->replica_id == asked->replica_id && s->broker_epoch == asked->broker_epoch)
+        return 0;
+    return brook_error_set(error, BROOK_E_BAD_PULL_SESSION_EPOCH,
+                           "pull session %u was begun by another reader (replica %d)", s->id, s->replica_id);
 }
 
 static int check_entries(const struct request *r, const Brook__PullRequest *asked, struct brook_error *error)
@@ -59,7 +71,7 @@ static int apply(struct pull_session *s, const Brook__PullRequest *asked, uint32
     for (size_t i = 0; i < asked->n_partitions; i++) {
         const Brook__PullPartition *entry = asked->partitions[i];
         struct pull_key key = key_of(&entry->topic_id, entry->partition);
-        if (pull_session_set(s, &key, entry->offset, entry->current_epoch, entry->max_bytes) < 0)
+        if (pull_session_set(s, &key, entry) < 0)
             return brook_error_set(error, BROOK_E_NOMEM, "out of memory for %zu partitions",
                                    asked->n_partitions);
     }
@@ -127,6 +139,8 @@ static int find_session(struct request *r, const Brook__PullRequest *asked, stru
             return brook_error_set(error, BROOK_E_BAD_PULL_SESSION_EPOCH,
                                    "pull session %u: epoch %d is not the next one, which is %d", s->id,
                                    asked->session_epoch, expected);
+        if (check_session_role(s, asked, error) < 0)
+            return -error->code;
         s->epoch = expected;
         supersede(s);
         *ret = s;
@@ -143,6 +157,8 @@ static int find_session(struct request *r, const Brook__PullRequest *asked, stru
     s = pull_session_new(r->loop, r->peer, is_temporary ? 0 : unused_id(r->peer));
     if (!s)
         return brook_error_set(error, BROOK_E_NOMEM, "out of memory for a pull session");
+    s->replica_id = asked->replica_id;
+    s->broker_epoch = asked->broker_epoch;
     *ret = s;
     return 0;
 }
@@ -159,10 +175,12 @@ void handle_pull(struct request *r)
         e = find_session(r, asked, &s, &error);
     if (e == 0 && (e = apply(s, asked, r->loop->settings->partitions_per_request_max, &error)) < 0)
         end_session(s);
-    if (e < 0)
+    if (e < 0) {
         request_fail_error(r, &error);
-    else
-        pull_park(s, r, asked);
+        return;
+    }
+    pull_refresh(s);
+    pull_park(s, r, asked);
 }
 
 /* ---- the connection ------------------------------------------------------------------------------------ */

@@ -1,6 +1,7 @@
 #include "broker/handlers/pull_answer.h"
 
 #include "broker/partition/partition.h"
+#include "broker/replication/replica.h"
 
 #include <inttypes.h>
 
@@ -114,6 +115,12 @@ static void say_out_of_range(const struct view_topic *topic, const struct pull_e
                         e->key.partition, e->offset, marks->log_end);
 }
 
+/* The first offset that the session's reader does not see. */
+static int64_t end_for(const struct pull_session *s, const struct partition_marks *marks)
+{
+    return s->replica_id >= 0 ? marks->log_end : marks->visible_end;
+}
+
 /* As log_read(); -BROOK_E_LOCKED: a disk thread reads first. */
 static int read_log(struct pull_entry *e, struct partition *p, const struct pull_look *k,
                     struct log_range *ret_range)
@@ -142,7 +149,7 @@ static void look_at_data(struct answer *a, struct pull_entry *e, const struct vi
     size_t most = e->bytes_max < left ? e->bytes_max : left;
     /* The envelope has its share of the frame too. */
     size_t first_bytes_max = a->request->loop->settings->frame_bytes_max / 8 * 7;
-    const struct pull_look k = {e->offset, marks->visible_end, most, is_first, first_bytes_max};
+    const struct pull_look k = {e->offset, end_for(a->session, marks), most, is_first, first_bytes_max};
     int r = read_log(e, p, &k, &range);
     if (r == -BROOK_E_LOCKED)
         return;
@@ -162,6 +169,56 @@ static void look_at_data(struct answer *a, struct pull_entry *e, const struct vi
     }
 }
 
+/* ---- followers ----------------------------------------------------------------------------------------- */
+
+static int note_position(struct pull_entry *e, struct replica *replica, int64_t now_ns)
+{
+    const struct pull_session *s = e->session;
+    const struct leader_pull pull = {.broker_id = s->replica_id,
+                                     .broker_epoch = s->broker_epoch,
+                                     .current_epoch = e->current_epoch,
+                                     .offset = e->offset,
+                                     .last_epoch = e->last_epoch,
+                                     .safe_end = e->safe_end};
+    return replica ? replica_pull(replica, &pull, now_ns / MS) : -BROOK_E_NOT_LEADER;
+}
+
+/* The leader takes note of where a follower stands, once for each time it says so. Returns 0, or what it has to be
+ * told. */
+static int take_note(struct pull_entry *e, const struct view_topic *topic, const struct partition_marks *marks,
+                     struct brook_error *error)
+{
+    int r = note_position(e, topic->partitions[e->key.partition].replica, e->session->loop->now_ns);
+    e->is_noted = r == 0;
+    if (r == -BROOK_E_OFFSET_OUT_OF_RANGE)
+        say_out_of_range(topic, e, marks, error);
+    else if (r < 0)
+        brook_error_set(error, r, "partition %s/%d: replica %d at offset %" PRId64 " after epoch %d: %s", topic->name,
+                        e->key.partition, e->session->replica_id, e->offset, e->last_epoch, brook_error_text(r));
+    return r;
+}
+
+/* Whoever still waits has all that there is: it counts as having asked again. A session names only what changed, so
+ * this stands for the pulls that would have named the rest. */
+void pull_refresh(struct pull_session *s)
+{
+    if (s->replica_id < 0 || s->loop->now_ns - s->refreshed_ns < PULL_REFRESH_MS * MS)
+        return;
+    s->refreshed_ns = s->loop->now_ns;
+    struct pull_entry *e, *next;
+    HASH_ITER(hh, s->entries, e, next)
+    {
+        ProtobufCBinaryData topic_id = envelope_bytes(e->key.topic_id, sizeof e->key.topic_id);
+        const struct view_topic *topic;
+        struct partition *p;
+        if (e->waits_for && e->is_noted &&
+            request_find_led(s->loop, &topic_id, e->key.partition, e->current_epoch, &topic, &p, NULL) == 0)
+            note_position(e, topic->partitions[e->key.partition].replica, s->loop->now_ns);
+    }
+}
+
+/* ---- one look ------------------------------------------------------------------------------------------ */
+
 /* One look at the entry. Returns whether it has to be looked at again: something came between look and wait.
  */
 static bool look_once(struct answer *a, struct pull_entry *e)
@@ -177,12 +234,16 @@ static bool look_once(struct answer *a, struct pull_entry *e)
         return false;
     }
     partition_marks(p, &marks);
-    if (e->offset < marks.log_start || e->offset > marks.log_end) {
+    bool is_refused = a->session->replica_id >= 0 && !e->is_noted && take_note(e, topic, &marks, &error) < 0;
+    if (!is_refused && (e->offset < marks.log_start || e->offset > marks.log_end)) {
         say_out_of_range(topic, e, &marks, &error);
+        is_refused = true;
+    }
+    if (is_refused) {
         add_error(a, e, &error, &marks);
         return false;
     }
-    if (e->offset < marks.visible_end) {
+    if (e->offset < end_for(a->session, &marks)) {
         look_at_data(a, e, topic, p, &marks);
         return false;
     }
@@ -275,7 +336,8 @@ static void wait_for_more(struct pull_session *s, struct pull_entry *e)
         if (request_find_led(s->loop, &topic_id, e->key.partition, -1, &topic, &p, NULL) < 0)
             return;
         partition_marks(p, &marks);
-        if (pull_entry_wait(e, p, marks.visible_end > e->offset ? marks.visible_end : e->offset))
+        int64_t end = end_for(s, &marks);
+        if (pull_entry_wait(e, p, end > e->offset ? end : e->offset))
             return;
     }
 }

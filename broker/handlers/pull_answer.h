@@ -13,5 +13,9 @@ void pull_park(struct pull_session *s, struct request *r, const Brook__PullReque
  * whether it answered. */
 bool pull_serve(struct pull_session *s, bool is_time);
 /* Answer the parked pull at once with nothing but a status (0: success). */
+/* A pull of a follower has come: the partitions that it did not name, since it has all of them, count as asked for
+ * again, at most this often. */
+#define PULL_REFRESH_MS 500
+void pull_refresh(struct pull_session *session);
 void pull_send_empty(struct pull_session *s, int status_code);
 #endif

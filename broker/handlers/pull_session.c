@@ -12,6 +12,8 @@ struct pull_session *pull_session_new(struct request_loop *loop, struct request_
     if (!s)
         return NULL;
     s->id = id;
+    s->replica_id = -1;
+    s->broker_epoch = -1;
     s->loop = loop;
     s->peer = peer;
     TAILQ_INIT(&s->ready);
@@ -96,7 +98,10 @@ bool pull_entry_wait(struct pull_entry *e, struct partition *p, int64_t offset)
 {
     if (e->waits_for)
         return true;
-    e->waiter = (struct partition_waiter){.offset = offset, .inbox = e->session->loop->inbox, .wake = wake};
+    e->waiter = (struct partition_waiter){.offset = offset,
+                                          .end = e->session->replica_id >= 0 ? PARTITION_LOG_END : PARTITION_VISIBLE_END,
+                                          .inbox = e->session->loop->inbox,
+                                          .wake = wake};
     /* Before: the wake-up may come from another thread as soon as it is registered, though it runs on this
      * one. */
     e->waits_for = partition_ref(p);
@@ -176,8 +181,7 @@ static struct pull_entry *entry_new(struct pull_session *s, const struct pull_ke
     return e;
 }
 
-int pull_session_set(struct pull_session *s, const struct pull_key *key, int64_t offset,
-                     int32_t current_epoch, uint32_t bytes_max)
+int pull_session_set(struct pull_session *s, const struct pull_key *key, const Brook__PullPartition *asked)
 {
     struct pull_entry *e = find(s, key);
     if (e) {
@@ -191,9 +195,12 @@ int pull_session_set(struct pull_session *s, const struct pull_key *key, int64_t
     }
     if (!e && !(e = entry_new(s, key)))
         return -BROOK_E_NOMEM;
-    e->offset = offset;
-    e->current_epoch = current_epoch;
-    e->bytes_max = bytes_max;
+    e->offset = asked->offset;
+    e->current_epoch = asked->current_epoch;
+    e->bytes_max = asked->max_bytes;
+    e->last_epoch = asked->last_epoch;
+    e->safe_end = asked->safe_end;
+    e->is_noted = false;
     if (!e->is_ready)
         pull_entry_make_ready(e);
     return 0;

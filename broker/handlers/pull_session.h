@@ -32,6 +32,11 @@ struct pull_entry {
     int64_t offset;
     int32_t current_epoch;
     uint32_t bytes_max;
+    /* A follower's: epoch of the record before `offset`, how far its log is safe; and whether that was told to the
+     * partition. */
+    int32_t last_epoch;
+    int64_t safe_end;
+    bool is_noted;
     /* As last sent: a reply names partitions whose marks have moved. -2: never. */
     int64_t sent_high_watermark;
     int64_t sent_log_start;
@@ -50,6 +55,9 @@ TAILQ_HEAD(pull_entry_list, pull_entry);
 
 struct pull_session {
     uint32_t id; /* 0: temporary, for one pull */
+    int32_t replica_id; /* -1: a client's */
+    int64_t broker_epoch;
+    int64_t refreshed_ns;
     int32_t epoch;
     struct request_loop *loop;
     struct request_peer *peer;
@@ -78,11 +86,10 @@ struct pull_session *pull_session_find(const struct request_peer *peer, uint32_t
 size_t pull_session_entries(const struct pull_session *session);
 
 /* Add the entry or change it; it is ready afterwards. Returns 0 or -BROOK_E_NOMEM. */
-int pull_session_set(struct pull_session *session, const struct pull_key *key, int64_t offset,
-                     int32_t current_epoch, uint32_t bytes_max);
+int pull_session_set(struct pull_session *session, const struct pull_key *key, const Brook__PullPartition *asked);
 void pull_session_forget(struct pull_session *session, const struct pull_key *key);
 
-/* Register a waiter for something at `offset` of `p`. Returns whether it waits now (else there is something).
+/* Register a waiter for something at `offset` of `p`, below what the session's reader may see. Returns whether it waits now (else there is something).
  * It goes on standing in the queue of ready ones if it did. */
 bool pull_entry_wait(struct pull_entry *entry, struct partition *p, int64_t offset);
 /* The arguments of log_read(). */

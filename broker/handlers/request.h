@@ -35,6 +35,7 @@
 #include "proto/wire/envelope.h"
 
 struct cluster;
+struct codec;
 struct diag;
 struct pull_session;
 struct request;
@@ -86,6 +87,7 @@ struct request_loop {
     const struct handler_settings *settings;
     const struct diag *diag;
     struct arena *reply_arena; /* by request_new() only */
+    struct codec *codec;       /* made by the first handler that needs one */
     int64_t now_ns;            /* clock_boot_ns() and clock_wall_ms() at the start of this turn */
     int64_t now_wall_ms;
     bool is_stopping; /* answer what waits, begin nothing long */

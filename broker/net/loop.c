@@ -7,6 +7,7 @@
 #include "broker/partition/partition.h"
 #include "proto/base/clock.h"
 #include "proto/base/diag.h"
+#include "proto/record/codec.h"
 
 #include <assert.h>
 #include <malloc.h>
@@ -332,6 +333,7 @@ void loop_free(struct io_loop *loop)
     deadlines_done(&loop->deadlines);
     arena_free(loop->message_arena);
     arena_free(loop->face.reply_arena);
+    codec_free(loop->face.codec);
     assert(!loop->buffers || pool_bytes_in_use(loop->buffers) == 0);
     assert(!loop->frames || pool_bytes_in_use(loop->frames) == 0);
     pool_unref(loop->buffers);

@@ -74,6 +74,16 @@ struct log *partition_take_log(struct partition *p)
     return log;
 }
 
+void partition_set_owner(struct partition *p, void *owner)
+{
+    p->owner = owner;
+}
+
+void *partition_owner(const struct partition *p)
+{
+    return p->owner;
+}
+
 const char *partition_topic(const struct partition *p)
 {
     return p->topic;
@@ -166,6 +176,7 @@ void partition_marks(struct partition *p, struct partition_marks *ret)
         .high_watermark = p->high_watermark,
         .visible_end = partition_visible_end(p),
         .log_end = p->log_end,
+        .is_end_known = !p->is_leader || p->high_watermark >= p->epoch_start,
         .safe_end = partition_safe_end(p),
         .leader_epoch = p->leader_epoch,
         .is_leader = p->is_leader,

@@ -50,6 +50,9 @@ struct log *partition_take_log(struct partition *p);
  */
 int partition_delete(struct partition *p);
 
+/* Whatever its host wants to find from it; to be set before the partition is shared. */
+void partition_set_owner(struct partition *p, void *owner);
+void *partition_owner(const struct partition *p);
 const char *partition_topic(const struct partition *p);
 int32_t partition_number(const struct partition *p);
 const uint8_t *partition_topic_id(const struct partition *p);
@@ -63,9 +66,11 @@ void partition_start_at(struct partition *p, int64_t high_watermark);
 
 /* Become leader at `leader_epoch` (never lower than before: -BROOK_E_FENCED_EPOCH), or stop leading and following.
  * Queued appends and waiters are answered -BROOK_E_NOT_LEADER when leading ends. partition_lead() is for
- * the only replica; with others, `replicated_end` and `in_sync` are as for partition_set_replicas(). */
+ * the only replica; with others, `replicated_end` and `in_sync` are as for partition_set_replicas(), and the epoch
+ * begins at `epoch_start`: below it consumers may have seen more than this leader's high watermark says yet. */
 int partition_lead(struct partition *p, int32_t leader_epoch);
-int partition_lead_with(struct partition *p, int32_t leader_epoch, int64_t replicated_end, int32_t in_sync);
+int partition_lead_with(struct partition *p, int32_t leader_epoch, int64_t epoch_start, int64_t replicated_end,
+                        int32_t in_sync);
 void partition_stop_leading(struct partition *p);
 bool partition_is_leader(struct partition *p, int32_t *ret_epoch);
 
@@ -97,6 +102,7 @@ struct partition_marks {
     int64_t high_watermark;
     int64_t visible_end; /* consumers read below it; at most the high watermark (durability.h) */
     int64_t log_end;
+    bool is_end_known; /* the high watermark has reached the epoch's start: else `latest` has no answer yet */
     int64_t safe_end; /* what this replica answers for (durability.h) */
     int32_t leader_epoch;
     bool is_leader;

@@ -26,10 +26,11 @@ static void forget_replicas(struct partition *p)
 
 int partition_lead(struct partition *p, int32_t leader_epoch)
 {
-    return partition_lead_with(p, leader_epoch, INT64_MAX, 1);
+    return partition_lead_with(p, leader_epoch, 0, INT64_MAX, 1);
 }
 
-int partition_lead_with(struct partition *p, int32_t leader_epoch, int64_t replicated_end, int32_t in_sync)
+int partition_lead_with(struct partition *p, int32_t leader_epoch, int64_t epoch_start, int64_t replicated_end,
+                        int32_t in_sync)
 {
     struct outbox o;
     outbox_init(&o);
@@ -41,6 +42,7 @@ int partition_lead_with(struct partition *p, int32_t leader_epoch, int64_t repli
     if (p->is_follower)
         partition_end_role(p, &o); /* readers of a follower look again */
     p->leader_epoch = leader_epoch;
+    p->epoch_start = epoch_start;
     p->replicated_end = replicated_end;
     p->in_sync = in_sync;
     p->is_leader = true;

@@ -23,6 +23,7 @@ struct partition {
     int32_t number;
     uint8_t topic_id[16];
     struct log *log;
+    void *owner;
     void (*released)(void *arg, struct log *log); /* NULL: the last reference closes the log */
     void *released_arg;
     int (*persist_start)(void *arg, int64_t start_offset); /* NULL: nobody */
@@ -35,6 +36,7 @@ struct partition {
     bool is_leader;
     bool is_follower; /* never both */
     int32_t leader_epoch;
+    int64_t epoch_start; /* of the leader's epoch */
     int64_t replicated_end; /* of the other replicas, INT64_MAX: there are none */
     int32_t in_sync;
     int32_t min_in_sync;

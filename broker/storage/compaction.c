@@ -97,7 +97,8 @@ static bool is_overdue(const struct compaction_pass *p)
     if (i == p->count || lag == INT64_MAX)
         return false;
     struct segment *s = p->segments[i];
-    int fd = segment_fd(s);
+    AUTO_UNPIN struct segment *pinned = NULL;
+    int fd = segment_pin_scoped(s, &pinned);
     header_cursor_init(&c, fd, 0, s->bytes);
     if (fd < 0 || header_cursor_next(&c, &h, &position) != 0)
         return false;
@@ -141,7 +142,8 @@ static int learn(struct compaction_pass *p, uint64_t *ret_keys)
         struct batch_header h;
         int64_t position;
         struct segment *s = p->segments[i];
-        int r, fd = segment_fd(s);
+        AUTO_UNPIN struct segment *pinned = NULL;
+        int r, fd = segment_pin_scoped(s, &pinned);
         if (fd < 0)
             return compaction_fault(p, s, -BROOK_E_STORAGE_ERROR);
         header_cursor_init(&c, fd, 0, s->bytes);
@@ -181,7 +183,8 @@ static int map_segment(struct compaction_pass *p, size_t place, bool *ret_full)
     const uint8_t *data;
     struct segment *s = p->segments[place];
     int64_t end = s->base_offset;
-    int r, fd = segment_fd(s);
+    AUTO_UNPIN struct segment *pinned = NULL;
+    int r, fd = segment_pin_scoped(s, &pinned);
     if (fd < 0)
         return compaction_fault(p, s, -BROOK_E_STORAGE_ERROR);
     batch_reader_start(&p->reader, fd, 0, s->bytes);

@@ -14,6 +14,7 @@
 /* The segment being made. */
 struct output {
     struct segment *segment;
+    int fd; /* the segment's, pinned: it is written and synced before anybody else may close it */
     struct indexer indexer;
     pthread_mutex_t lock; /* that the indexer asks for; nobody else knows the segment */
     int32_t interval;
@@ -44,14 +45,12 @@ static int output_open(struct compaction_pass *p, int64_t base, struct output *r
     }
     o.segment->aside = SUFFIX_CLEANED;
     unlink_cleaned(d, base);
-    int fd = segment_open_index(o.segment, SUFFIX_LOG, O_RDWR | O_CREAT | O_EXCL);
-    if (fd < 0) {
+    if (segment_create_file(o.segment) != 0 || (o.fd = segment_pin(o.segment)) < 0) {
         int r = storage_error(p->error, "compacting %s: creating a segment", directory_path(d));
         segment_unref(o.segment);
         free(o.buffer);
         return r;
     }
-    atomic_store(&o.segment->fd, fd);
     pthread_mutex_init(&o.lock, NULL);
     indexer_start(&o.indexer, o.segment, 0, TIMESTAMP_NONE);
     *ret = o;
@@ -63,13 +62,14 @@ static void output_close(struct output *o)
     indexer_done(&o->indexer);
     pthread_mutex_destroy(&o->lock);
     free(o->buffer);
+    segment_unpin(o->segment);
     segment_unref(o->segment);
 }
 
 static int output_flush(struct output *o)
 {
     int64_t position = o->segment->bytes - (int64_t)o->used;
-    if (file_write(segment_fd(o->segment), o->buffer, o->used, position) != 0)
+    if (file_write(o->fd, o->buffer, o->used, position) != 0)
         return -1;
     o->used = 0;
     return 0;
@@ -85,7 +85,7 @@ static int output_put(struct output *o, const void *data, const struct batch_hea
         indexer_flush(&o->indexer, &o->lock); /* a failure leaves the index sparser */
     indexer_note(&o->indexer, h, s->bytes, o->interval);
     if (h->total_bytes > BUFFER_BYTES) {
-        if (file_write(segment_fd(s), data, h->total_bytes, s->bytes) != 0)
+        if (file_write(o->fd, data, h->total_bytes, s->bytes) != 0)
             return -1;
     } else {
         memcpy(o->buffer + o->used, data, h->total_bytes);
@@ -164,7 +164,8 @@ static int copy_segment(struct compaction_pass *p, struct output *o, size_t plac
     const uint8_t *data;
     struct segment *s = p->segments[place];
     int64_t next = s->base_offset;
-    int fd = segment_fd(s);
+    AUTO_UNPIN struct segment *pinned = NULL;
+    int fd = segment_pin_scoped(s, &pinned);
     if (fd < 0)
         return compaction_fault(p, s, -BROOK_E_STORAGE_ERROR);
     batch_reader_start(&p->reader, fd, 0, s->bytes);
@@ -186,7 +187,7 @@ static int complete(struct compaction_pass *p, struct output *o, const struct se
                     const struct segment *last)
 {
     struct segment *s = o->segment;
-    if (output_flush(o) != 0 || io_datasync(segment_fd(s)) != 0)
+    if (output_flush(o) != 0 || io_datasync(o->fd) != 0)
         return storage_error(p->error, "compacting %s: writing a segment",
                              directory_path(p->log->directory));
     if (indexer_finish(&o->indexer, &o->lock) != 0) {
@@ -196,7 +197,7 @@ static int complete(struct compaction_pass *p, struct output *o, const struct se
     }
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
                                 {.tv_sec = last->last_ms / 1000, .tv_nsec = last->last_ms % 1000 * 1000000}};
-    futimens(segment_fd(s), times);
+    futimens(o->fd, times);
     s->max_timestamp_known = true;
     s->first_ms = first->first_ms;
     s->last_ms = last->last_ms;

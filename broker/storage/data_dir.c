@@ -20,11 +20,12 @@
 
 #define WARNINGS_MAX 64
 
-enum which_checkpoint { RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS, CHECKPOINTS_COUNT };
+enum which_checkpoint { RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS, CLEANED_OFFSETS, CHECKPOINTS_COUNT };
 static const char *const checkpoint_files[CHECKPOINTS_COUNT] = {
     [RECOVERY_POINTS] = "recovery-point-offset-checkpoint",
     [START_OFFSETS] = "log-start-offset-checkpoint",
     [HIGH_WATERMARKS] = "replication-offset-checkpoint",
+    [CLEANED_OFFSETS] = "cleaner-offset-checkpoint",
 };
 
 /* What the checkpoints say, or will say, about one partition. -1: not known. */
@@ -228,7 +229,7 @@ static struct known *add_known(struct data_dir *dir, const char *topic, int32_t 
         dir->known = grown;
         dir->known_capacity = capacity;
     }
-    struct known k = {.topic = strdup(topic), .partition = partition, .offsets = {-1, -1, -1}};
+    struct known k = {.topic = strdup(topic), .partition = partition, .offsets = {-1, -1, -1, -1}};
     if (!k.topic)
         return NULL;
     dir->known[dir->known_count] = k;
@@ -264,6 +265,7 @@ static int load_checkpoints(struct data_dir *dir)
         p->hint.recovery_point = k->offsets[RECOVERY_POINTS];
         p->hint.start_offset = k->offsets[START_OFFSETS];
         p->high_watermark = k->offsets[HIGH_WATERMARKS];
+        p->hint.cleaned_offset = k->offsets[CLEANED_OFFSETS];
     }
     return 0;
 }
@@ -321,6 +323,7 @@ int data_dir_checkpoint(struct data_dir *dir, const struct data_dir_checkpoint *
         if (e->start_offset > k->offsets[START_OFFSETS])
             k->offsets[START_OFFSETS] = e->start_offset;
         k->offsets[HIGH_WATERMARKS] = e->high_watermark;
+        k->offsets[CLEANED_OFFSETS] = e->cleaned_offset > 0 ? e->cleaned_offset : -1;
     }
     sort_known(dir);
     return save_checkpoints(dir, error);
@@ -339,6 +342,15 @@ int data_dir_raise_start(struct data_dir *dir, const char *topic, int32_t partit
         k->offsets[START_OFFSETS] = offset;
     /* Written even if it is not news: an attempt before this one may have failed. */
     return save_some(dir, START_OFFSETS, NULL);
+}
+
+int data_dir_lower_recovery_point(struct data_dir *dir, const char *topic, int32_t partition, int64_t offset)
+{
+    struct known *k = find_known(dir, dir->known_count, topic, partition);
+    if (!k || k->offsets[RECOVERY_POINTS] <= offset)
+        return 0;
+    k->offsets[RECOVERY_POINTS] = offset;
+    return save_some(dir, RECOVERY_POINTS, NULL);
 }
 
 int data_dir_forget(struct data_dir *dir, const char *topic, int32_t partition)
@@ -487,7 +499,7 @@ int data_dir_write_topic_id(const struct data_dir *dir, const char *topic, int32
     data_dir_partition_path(dir, topic, partition, directory);
     if ((size_t)snprintf(path, sizeof path, "%s/" PARTITION_METADATA_FILE, directory) >= sizeof path)
         return -BROOK_E_INVALID;
-    return partition_metadata_save(path, topic_id, NULL);
+    return partition_metadata_save(path, topic_id, false, NULL);
 }
 
 bool data_dir_holds_nothing(const struct data_dir *dir, const char *topic, int32_t partition)

@@ -55,7 +55,8 @@ const struct data_dir_partition *data_dir_partitions(const struct data_dir *dir,
 /* Directory of a partition: writes "<path>/<topic>-<partition>". */
 void data_dir_partition_path(const struct data_dir *dir, const char *topic, int32_t partition,
                              char buffer[PATH_MAX]);
-/* Write partition.metadata into an existing partition directory. */
+/* Write partition.metadata into an existing partition directory. It is synced with the log's first flush that has
+ * records: until then nothing is missed where it is gone. */
 int data_dir_write_topic_id(const struct data_dir *dir, const char *topic, int32_t partition,
                             const uint8_t topic_id[16]);
 /* Whether no record can be in the partition's directory: there is no `.log` with a byte in it (or no directory).
@@ -77,6 +78,7 @@ struct data_dir_checkpoint {
     int64_t recovery_point;
     int64_t start_offset;
     int64_t high_watermark;
+    int64_t cleaned_offset; /* 0 is left out as well */
 };
 /* Returns 0; -BROOK_E_NOMEM; -BROOK_E_STORAGE_FULL; -BROOK_E_STORAGE_ERROR, with a sentence and errno. Files that
  * could not be replaced are as they were. */
@@ -86,6 +88,9 @@ int data_dir_checkpoint(struct data_dir *dir, const struct data_dir_checkpoint *
  * 0. A lower one than known changes nothing. Returns as data_dir_checkpoint(); after a failure it may or may not be
  * there. */
 int data_dir_raise_start(struct data_dir *dir, const char *topic, int32_t partition, int64_t offset);
+/* The log is about to be cut to `offset`: let the recovery point be at most that, on stable storage when this returns 0.
+ * Nothing is written when it is already. Returns as data_dir_checkpoint(). */
+int data_dir_lower_recovery_point(struct data_dir *dir, const char *topic, int32_t partition, int64_t offset);
 /* Forget what the checkpoints say about a partition: before a new one of the same name is made, since offsets
  * of the old would be taken for its own after a crash. Writes only if there is something to forget. */
 /* Returns as data_dir_checkpoint(). */

@@ -1,11 +1,13 @@
 #include "broker/storage/directory.h"
 
 #include "broker/storage/file.h"
+#include "broker/storage/open_files.h"
 #include "proto/base/cleanup.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,23 +20,28 @@
 
 struct directory {
     _Atomic unsigned refs;
+    _Atomic int sync_error;
+    pthread_mutex_t sync;
+    struct open_files *files;
     char *_Atomic path;
-    char *original;
     char *retired; /* NULL: still where it was */
+    char original[];
 };
 
-int directory_new(const char *path, struct directory **ret_directory)
+int directory_new(const char *path, struct open_files *files, struct directory **ret_directory)
 {
     if (strlen(path) + NAME_BYTES_MAX + SEGMENT_NAME_BYTES >= PATH_MAX)
         return -BROOK_E_INVALID;
-    struct directory *d = calloc(1, sizeof *d);
+    struct directory *d = calloc(1, sizeof *d + strlen(path) + 1);
     if (!d)
         return -BROOK_E_NOMEM;
-    d->original = strdup(path);
-    if (!d->original) {
+    d->files = open_files_ref(files);
+    if (!files && open_files_new(OPEN_FILES_UNLIMITED, &d->files) != 0) {
         free(d);
         return -BROOK_E_NOMEM;
     }
+    strcpy(d->original, path);
+    pthread_mutex_init(&d->sync, NULL);
     atomic_init(&d->refs, 1);
     atomic_init(&d->path, d->original);
     *ret_directory = d;
@@ -53,9 +60,36 @@ void directory_unref(struct directory *d)
         return;
     if (d->retired)
         directory_remove(d->retired); /* what stays is swept at the next start */
+    open_files_unref(d->files);
+    pthread_mutex_destroy(&d->sync);
     free(d->retired);
-    free(d->original);
     free(d);
+}
+
+struct open_files *directory_files(const struct directory *d)
+{
+    return d->files;
+}
+
+void directory_lock_sync(struct directory *d)
+{
+    pthread_mutex_lock(&d->sync);
+}
+
+void directory_unlock_sync(struct directory *d)
+{
+    pthread_mutex_unlock(&d->sync);
+}
+
+int directory_sync_error(const struct directory *d)
+{
+    return d->sync_error;
+}
+
+void directory_set_sync_error(struct directory *d, int error)
+{
+    int none = 0;
+    atomic_compare_exchange_strong(&d->sync_error, &none, error);
 }
 
 const char *directory_path(const struct directory *d)

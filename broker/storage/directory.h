@@ -10,9 +10,11 @@
 #include "proto/base/err.h"
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct directory;
+struct open_files;
 
 /* Suffixes of segment files; the base offset in 20 digits stands before them. */
 #define SUFFIX_LOG ".log"
@@ -28,11 +30,22 @@ struct directory;
 #define SUFFIX_DELETED_DIRECTORY "-delete"
 #define SUFFIX_STRAY_DIRECTORY "-stray"
 
-/* One reference. Returns 0, -BROOK_E_INVALID (too long), or -BROOK_E_NOMEM. */
-int directory_new(const char *path, struct directory **ret_directory);
+/* One reference. `files` is the budget of the segments' descriptors, a reference to it is taken; NULL: one of its own,
+ * without limit. Returns 0, -BROOK_E_INVALID (too long), or -BROOK_E_NOMEM. */
+int directory_new(const char *path, struct open_files *files, struct directory **ret_directory);
 struct directory *directory_ref(struct directory *d);
 /* The last reference removes a directory that was renamed away, and its files. NULL is fine. */
 void directory_unref(struct directory *d);
+
+/* Borrowed. */
+struct open_files *directory_files(const struct directory *d);
+/* One sync of a segment at a time, so that the one that fails is known to the next: the kernel tells of a failure
+ * once. */
+void directory_lock_sync(struct directory *d);
+void directory_unlock_sync(struct directory *d);
+/* 0, or the errno of the first sync that failed, of a segment or of the directory itself. */
+int directory_sync_error(const struct directory *d);
+void directory_set_sync_error(struct directory *d, int error);
 
 /* Good as long as the reference is. */
 const char *directory_path(const struct directory *d);

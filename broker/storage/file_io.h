@@ -14,6 +14,9 @@
 
 /* Close-on-exec, mode 0644 where O_CREAT is among the `flags`. */
 int io_open(const char *path, int flags);
+/* For reading or writing what is there: -1 and EAGAIN where the disk would have to be waited for to find the name. On a
+ * system that can not tell it waits. */
+int io_open_cached(const char *path, int flags);
 int io_close(int fd);
 ssize_t io_pread(int fd, void *buffer, size_t bytes, off_t position);
 /* Only what is in the page cache: -1 and EAGAIN where the disk would have to be waited for; -1 and EOPNOTSUPP

@@ -27,7 +27,7 @@ struct indexer_pending {
 
 struct indexer {
     struct segment *segment;         /* borrowed */
-    struct indexer_pending *pending; /* allocated with the first entry, kept from then on */
+    struct indexer_pending *pending; /* allocated with the first entry, kept until the log rests */
     int64_t bytes_since_entry;
     int64_t last_time; /* timestamp of the last time index entry */
 };

@@ -2,8 +2,10 @@
 
 #include "broker/storage/file.h"
 #include "broker/storage/log_state.h"
+#include "broker/storage/partition_metadata.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,21 +35,33 @@ void log_go_offline(struct log *log, const char *format, ...)
     if (!log->offline) {
         va_list args;
         va_start(args, format);
-        vsnprintf(log->offline_reason, sizeof log->offline_reason, format, args);
+        if (vasprintf(&log->offline_reason, format, args) < 0)
+            log->offline_reason = NULL;
         va_end(args);
         log->offline = true;
     }
     pthread_mutex_unlock(&log->lock);
 }
 
+/* A sync that failed where a descriptor had to be closed is found out here. */
+static void look_for_failed_sync(struct log *log)
+{
+    int error = directory_sync_error(log->directory);
+    if (error != 0 && !log->offline)
+        log_go_offline(log, "a sync failed: %s", strerror(error));
+}
+
 const char *log_offline_reason(struct log *log)
 {
-    return log->offline ? log->offline_reason : NULL;
+    look_for_failed_sync(log);
+    if (!log->offline)
+        return NULL;
+    return log->offline_reason ? log->offline_reason : "for want of memory it is not known why";
 }
 
 bool log_sync_failed(const struct log *log)
 {
-    return log->sync_failed;
+    return directory_sync_error(log->directory) != 0;
 }
 
 int log_check_online(struct log *log, struct brook_error *error)
@@ -138,6 +152,7 @@ struct flush {
     int64_t end_offset;
     uint64_t generation;
     bool directory;
+    bool is_first; /* of a log that is unnamed */
 };
 
 static int plan_flush(struct log *log, struct flush *ret_flush)
@@ -146,16 +161,18 @@ static int plan_flush(struct log *log, struct flush *ret_flush)
     pthread_mutex_lock(&log->lock);
     f.end_offset = log->end_offset;
     f.generation = log->generation;
-    f.directory = log->directory_dirty;
-    if (log->durable_end < log->end_offset) {
+    bool has_records = log->durable_end < log->end_offset;
+    f.is_first = log->is_unnamed && has_records;
+    f.directory = f.is_first || (log->directory_dirty && !log->is_unnamed);
+    if (has_records) {
         size_t first = log_segment_of(log, log->durable_end);
         size_t behind = log_segment_of(log, log->end_offset - 1) + 1;
         f.segments = calloc(behind - first, sizeof(struct segment *));
         for (size_t i = first; f.segments && i < behind; i++)
             f.segments[f.count++] = segment_ref(log->segments[i]);
     }
-    bool enough = f.segments || log->durable_end >= log->end_offset;
-    if (enough)
+    bool enough = f.segments || !has_records;
+    if (enough && f.directory)
         log->directory_dirty = false;
     pthread_mutex_unlock(&log->lock);
     if (!enough)
@@ -164,21 +181,36 @@ static int plan_flush(struct log *log, struct flush *ret_flush)
     return 0;
 }
 
-static int sync_segment(struct segment *s)
+/* The topic id's file was written without a sync. It is not there in a directory that belongs to no topic. */
+static int sync_topic_id(const struct directory *d)
 {
-    int fd = segment_fd(s);
-    return fd < 0 ? -1 : io_datasync(fd);
+    char path[PATH_MAX];
+    directory_file_path(d, PARTITION_METADATA_FILE, path);
+    int fd = io_open(path, O_RDONLY);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : -1;
+    int r = io_datasync(fd), saved = errno;
+    io_close(fd);
+    errno = saved;
+    return r;
+}
+
+int log_sync_names(const struct directory *d, bool is_first)
+{
+    if (is_first && (sync_topic_id(d) != 0 || file_sync_parent(directory_path(d)) != 0))
+        return -1;
+    return io_sync_directory(directory_path(d));
 }
 
 /* Older segments, then the names, then the newest: at every moment what is durable has no gap. */
 static int carry_out_flush(struct log *log, const struct flush *f)
 {
     for (size_t i = 0; i + 1 < f->count; i++)
-        if (sync_segment(f->segments[i]) != 0)
+        if (segment_sync(f->segments[i]) != 0)
             return -1;
-    if (f->directory && io_sync_directory(directory_path(log->directory)) != 0)
+    if (f->directory && log_sync_names(log->directory, f->is_first) != 0)
         return -1;
-    return f->count > 0 ? sync_segment(f->segments[f->count - 1]) : 0;
+    return f->count > 0 ? segment_sync(f->segments[f->count - 1]) : 0;
 }
 
 int log_flush(struct log *log)
@@ -192,11 +224,14 @@ int log_flush(struct log *log)
     }
     if (carry_out_flush(log, &f) != 0) {
         /* The kernel has dropped what it could not write: another sync would answer 0 and be a lie. */
-        log->sync_failed = true;
-        log_go_offline(log, "a sync failed: %s", strerror(errno));
+        int saved = errno;
+        directory_set_sync_error(log->directory, saved);
+        log_go_offline(log, "a sync failed: %s", strerror(saved));
         r = -BROOK_E_STORAGE_ERROR;
     }
     pthread_mutex_lock(&log->lock);
+    if (r == 0 && f.is_first)
+        log->is_unnamed = false;
     /* After a truncation the same offsets may hold bytes that this sync has not seen. */
     if (r == 0 && f.generation == log->generation && f.end_offset > log->durable_end)
         log->durable_end = f.end_offset;
@@ -208,6 +243,35 @@ int log_flush(struct log *log)
     return r;
 }
 
+/* ---- rest ------------------------------------------------------------------------------------------- */
+
+bool log_can_rest(struct log *log, int64_t since_ms)
+{
+    pthread_mutex_lock(&log->lock);
+    bool has_any = log->tail || log->indexer.pending;
+    for (size_t i = 0; i < log->segments_count && !has_any; i++)
+        has_any = log->segments[i]->fd >= 0;
+    bool is_idle = log_active(log)->last_ms < since_ms;
+    pthread_mutex_unlock(&log->lock);
+    return has_any && is_idle;
+}
+
+void log_rest(struct log *log)
+{
+    struct tail *tail = NULL;
+    struct indexer_pending *pending = NULL;
+    bool is_written = log_check_online(log, NULL) == 0 && indexer_flush(&log->indexer, &log->lock) == 0;
+    pthread_mutex_lock(&log->lock);
+    tail = TAKE(log->tail);
+    if (is_written)
+        pending = TAKE(log->indexer.pending);
+    pthread_mutex_unlock(&log->lock);
+    free(tail);
+    free(pending);
+    for (size_t i = 0; i < log->segments_count; i++)
+        segment_close_unused(log->segments[i]);
+}
+
 /* ---- the end ---------------------------------------------------------------------------------------- */
 
 void log_free(struct log *log)
@@ -217,6 +281,7 @@ void log_free(struct log *log)
         segment_unref(log->segments[i]);
     free(log->segments);
     free(log->tail);
+    free(log->offline_reason);
     indexer_done(&log->indexer);
     epochs_done(&log->epochs);
     log_producers_done(log);
@@ -228,7 +293,11 @@ void log_free(struct log *log)
 
 static int finish(struct log *log)
 {
-    int r = indexer_finish(&log->indexer, &log->lock) == 0 ? 0 : -BROOK_E_STORAGE_ERROR;
+    int r = 0;
+    if (log->is_unnamed && log_is_blank(log)) /* nothing in it is missed where it is gone */
+        return 0;
+    if (log_active(log)->bytes > 0 && indexer_finish(&log->indexer, &log->lock) != 0)
+        r = -BROOK_E_STORAGE_ERROR;
     if (log->epochs.dirty) {
         char path[PATH_MAX];
         directory_file_path(log->directory, EPOCHS_FILE, path);
@@ -244,7 +313,7 @@ int log_close(struct log *log)
 {
     if (!log)
         return 0;
-    int r = log->offline ? -BROOK_E_STORAGE_ERROR : 0;
+    int r = log_offline_reason(log) ? -BROOK_E_STORAGE_ERROR : 0;
     if (r == 0 && !log->retired && log->segments_count > 0)
         r = finish(log);
     log_free(log);

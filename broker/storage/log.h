@@ -19,6 +19,7 @@
 
 struct diag;
 struct log;
+struct open_files;
 struct segment;
 
 /* What happens to records that are not wanted any more; values are those of the topic setting's table. */
@@ -66,10 +67,14 @@ struct log_hint {
     int64_t recovery_point; /* everything below is on stable storage; -1: not known */
     int64_t cleaned_offset; /* compacted below; 0 or -1: not known, all of it is compacted again */
     int64_t start_offset;   /* from the checkpoint; -1: not known. After a crash: at least the end */
+    /* The budget of descriptors for its segments (open_files.h), of which it takes a reference. NULL: no limit. */
+    struct open_files *files;
+    _Atomic int64_t *bytes_scanned; /* counts up as recovery goes on, for who wants to say how far it is. Or NULL */
 };
 
 /* What opening found, for the one line in the log of whoever opened it. */
 struct log_recovery {
+    bool sync_failed; /* also told on failure: as log_sync_failed(), and not to be opened anew either */
     bool scanned;
     int64_t bytes_scanned;
     int64_t bytes_cut; /* torn tail */
@@ -142,7 +147,7 @@ int log_append_as_follower(struct log *log, struct log_batch *batches, size_t co
 
 /* A piece of a segment, good until log_range_done() whatever happens to the log: for sendfile or pread. */
 struct log_range {
-    struct segment *segment; /* counted reference; NULL: empty range */
+    struct segment *segment; /* counted reference, pinned; NULL: empty range */
     int fd;                  /* the segment's, for reading at explicit positions only */
     off_t position;
     size_t bytes;
@@ -163,8 +168,8 @@ int log_read(struct log *log, int64_t offset, int64_t end_offset, size_t bytes_m
              size_t first_bytes_max, struct log_range *ret_range);
 
 /* log_read() for threads that must not wait for a disk: -BROOK_E_LOCKED where an index or a header is not in
- * the page cache; log_read() on another thread brings it in. What the range itself holds is not looked at,
- * and opening a file may wait for its name. */
+ * the page cache, or a file that has to be opened is not known to the kernel; log_read() on another thread brings it
+ * in. What the range itself holds is not looked at. */
 int log_read_cached(struct log *log, int64_t offset, int64_t end_offset, size_t bytes_max, bool whole_first,
                     size_t first_bytes_max, struct log_range *ret_range);
 
@@ -187,8 +192,9 @@ int log_trim(struct log *log, int64_t offset, int64_t now_ms);
  * with it, and the next offset is the batch's base, or the start if that is higher. Above the end: nothing. Whoever keeps a recovery point
  * lowers it, synced, before this. */
 int log_truncate(struct log *log, int64_t offset, struct brook_error *error);
-/* [writer] A follower whose leader has nothing below `offset` any more, which is above our end: give up all there is
- * and go on at `offset`. A crash on the way leaves the old records, the empty log, or both with a gap. */
+/* [writer] Give up all there is and begin at `offset`, empty: for a follower whose leader has nothing below `offset` any
+ * more, or nothing of what is here. Whoever keeps a recovery point lowers it before, as for log_truncate(). A crash on the
+ * way leaves the old records or an empty log. */
 int log_start_over(struct log *log, int64_t offset, int64_t now_ms, struct brook_error *error);
 
 /* ---- leader epochs: which began at which offset, as far as the log reaches ---------------------------- */
@@ -212,6 +218,12 @@ int log_begin_epoch(struct log *log, int32_t epoch);
 
 /* [writer] New settings from now on. */
 void log_configure(struct log *log, const struct log_settings *settings);
+
+/* Whether nothing was appended since `since_ms` (wall clock) and there is something that log_rest() would give up. */
+bool log_can_rest(struct log *log, int64_t since_ms);
+/* [writer] Give up what only a log in use needs: its part in memory of the index, which is written, the last batches
+ * in memory, descriptors of segments that were not read either since this was called last. */
+void log_rest(struct log *log);
 
 /* Any thread (the flusher): fdatasync what was appended before the call; then log_durable_end() says how far.
  * A failure takes the log offline: nothing is retried. */

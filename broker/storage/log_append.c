@@ -64,18 +64,22 @@ static int write_bytes(struct segment *s, const struct log_batch *batches, size_
 {
     struct iovec parts[IOV_MAX];
     int64_t position = s->bytes;
-    int fd = segment_fd(s);
+    AUTO_UNPIN struct segment *pinned = NULL;
+    int fd = segment_pin_scoped(s, &pinned);
     if (fd < 0)
         return storage_error(error, "opening the segment at %lld of %s", (long long)s->base_offset,
                              directory_path(s->directory));
-    for (size_t next = 0; next < count;) {
+    int r = 0;
+    for (size_t next = 0; next < count && r == 0;) {
         size_t bytes;
         size_t n = gather(batches, count, &next, parts, IOV_MAX, &bytes);
-        if (file_writev(fd, parts, n, position) != 0)
-            return storage_error(error, "appending to %s", directory_path(s->directory));
+        r = file_writev(fd, parts, n, position);
         position += (int64_t)bytes;
     }
-    return 0;
+    if (r != 0)
+        r = storage_error(error, "appending to %s", directory_path(s->directory));
+    segment_wrote(s);
+    return r;
 }
 
 /* Take up what was written: positions, index entries, tail. Readers do not see it before log_publish(). */
@@ -129,8 +133,7 @@ static int append_rolling(struct log *log, const struct log_batch *batches, size
 static int take_back(struct log *log, size_t segments_before, int64_t bytes_before)
 {
     if (log->segments_count == segments_before && log_active(log)->bytes == bytes_before) {
-        int fd = segment_fd(log_active(log));
-        if (fd < 0 || io_truncate(fd, bytes_before) != 0)
+        if (segment_truncate(log_active(log), bytes_before) != 0)
             return -1;
         /* An empty segment was replaced by one further on: the next offset must lie in the segment again. */
         return log_active(log)->base_offset > log->end_offset ? log_roll(log, log->end_offset, NULL) : 0;

@@ -188,8 +188,9 @@ static int walk(struct segment *s, const struct resume_point *p, struct resume_w
                             .max_timestamp = p->have_time ? p->last_time.timestamp : TIMESTAMP_NONE,
                             .max_timestamp_offset =
                                 s->base_offset + (p->have_time ? p->last_time.relative_offset : 0)};
-    int fd = segment_fd(s);
-    if (fd < 0)
+    AUTO_UNPIN struct segment *pinned = NULL;
+    int fd = s->bytes > 0 ? segment_pin_scoped(s, &pinned) : -1; /* an empty one need not be opened */
+    if (fd < 0 && s->bytes > 0)
         return -BROOK_E_STORAGE_ERROR;
     header_cursor_init(&c, fd, p->position, s->bytes);
     int r;
@@ -300,8 +301,7 @@ int log_cut(struct log *log, size_t keep, int64_t bytes, int64_t end_offset, str
         if (r != 0)
             return r;
     }
-    int fd = segment_fd(s);
-    if (fd < 0 || io_truncate(fd, bytes) != 0)
+    if (segment_truncate(s, bytes) != 0)
         return storage_error(error, "cutting %s", directory_path(log->directory));
     int r = cut_index(log, s, end_offset);
     return r == 0 ? 0
@@ -405,12 +405,10 @@ int log_drop_oldest(struct log *log, size_t count, int64_t now_ms, struct brook_
 int log_start_over(struct log *log, int64_t offset, int64_t now_ms, struct brook_error *error)
 {
     int r = log_check_online(log, error);
-    if (r != 0)
-        return r;
-    if (offset <= log->end_offset)
-        return brook_error_set(error, BROOK_E_OFFSET_OUT_OF_RANGE, "%s ends at %lld and can not start over at %lld",
-                               directory_path(log->directory), (long long)log->end_offset, (long long)offset);
-    r = log_roll(log, offset, error);
+    if (r == 0)
+        r = log_truncate(log, log->start_offset, error);
+    if (r == 0 && offset != log->end_offset)
+        r = log_roll(log, offset, error);
     if (r != 0)
         return r;
     log->next_offset = offset;
@@ -418,6 +416,11 @@ int log_start_over(struct log *log, int64_t offset, int64_t now_ms, struct brook
     r = log_drop_oldest(log, log->segments_count - 1, now_ms, error);
     if (r == 0)
         r = log_producers_start_over(log, offset, error);
+    pthread_mutex_lock(&log->lock);
+    log->start_offset = offset;
+    if (log->durable_end > offset)
+        log->durable_end = offset;
+    pthread_mutex_unlock(&log->lock);
     log_epochs_cut_end(log, INT64_MIN); /* whose epoch the leader's records below were is not known here */
     log_epochs_save(log);
     return r;

@@ -19,6 +19,7 @@ struct opening {
     struct brook_error *error;
     bool epochs_known; /* from their file; else every header tells */
     int64_t scanned_from; /* base offset of the first segment that was scanned; -1: none was */
+    bool is_new;       /* the directory was made just now */
 };
 
 static int64_t next_base(const struct log *log, size_t place)
@@ -87,7 +88,8 @@ static int add_first(struct opening *o)
         segment_unref(s);
         return brook_error_set(o->error, BROOK_E_STORAGE_ERROR, "out of memory");
     }
-    if (io_sync_directory(directory_path(o->log->directory)) != 0)
+    /* Where it goes on was told by a checkpoint, so it had records, and its name tells it from now on. */
+    if (base > 0 && log_sync_names(o->log->directory, true) != 0)
         return fail(o, "syncing");
     return 0;
 }
@@ -129,7 +131,8 @@ static bool begins_old(struct segment *s)
     struct header_cursor c;
     struct batch_header h;
     int64_t position;
-    int fd = segment_fd(s);
+    AUTO_UNPIN struct segment *pinned = NULL;
+    int fd = segment_pin_scoped(s, &pinned);
     header_cursor_init(&c, fd, 0, s->bytes);
     return fd >= 0 && header_cursor_next(&c, &h, &position) == -BROOK_E_UNSUPPORTED_FORMAT;
 }
@@ -137,12 +140,17 @@ static bool begins_old(struct segment *s)
 static int check_indexes(struct opening *o, size_t place)
 {
     struct segment *s = o->log->segments[place];
-    if (segment_index_check(s, next_base(o->log, place), o->log->settings.index_interval_bytes))
+    if (s->bytes == 0) /* what an index may hold of it is overwritten, and cut when the segment is sealed */
         return 0;
-    if (begins_old(s))
-        return refuse_old_format(o);
-    rebuild_index(o, s);
-    return 0;
+    int r = 0;
+    if (!segment_index_check(s, next_base(o->log, place), o->log->settings.index_interval_bytes)) {
+        if (begins_old(s))
+            r = refuse_old_format(o);
+        else
+            rebuild_index(o, s);
+    }
+    segment_rest(s);
+    return r;
 }
 
 /* The active segment after a clean stop. -BROOK_E_CORRUPT_BATCH: it was not so clean. */
@@ -182,10 +190,12 @@ static int scan_segment(struct opening *o, size_t place, struct recovery_scan *r
 {
     struct segment *s = o->log->segments[place];
     struct rebuild b = {.opening = o};
-    struct recovery_scan scan = {.fd = segment_fd(s),
+    AUTO_UNPIN struct segment *pinned = NULL;
+    struct recovery_scan scan = {.fd = segment_pin_scoped(s, &pinned),
                                  .base_offset = s->base_offset,
                                  .bytes = s->bytes,
                                  .trusted_below = o->hint.recovery_point,
+                                 .counter = o->hint.bytes_scanned,
                                  .seen = take_up,
                                  .arg = &b};
     if (scan.fd < 0 || indexer_reset(&b.indexer, s) != 0)
@@ -249,10 +259,30 @@ static int cut_torn(struct opening *o, size_t place, const struct recovery_scan 
     }
     struct segment *s = log->segments[place];
     o->recovery.bytes_cut += s->bytes - scan->valid_bytes;
-    if (io_truncate(scan->fd, scan->valid_bytes) != 0)
+    if (segment_truncate(s, scan->valid_bytes) != 0)
         return fail(o, "cutting");
     s->bytes = scan->valid_bytes;
     return 0;
+}
+
+/* What was found may be in the page cache only: whoever wrote it did not live to sync it. */
+static int sync_found(struct opening *o, struct segment *s)
+{
+    AUTO_UNPIN struct segment *pinned = NULL;
+    if (segment_pin_scoped(s, &pinned) < 0)
+        return fail(o, "opening a segment of");
+    segment_wrote(s);
+    return segment_sync(s) == 0 ? 0 : fail(o, "syncing");
+}
+
+/* What was durable once has a name that is. */
+static int sync_names(struct opening *o)
+{
+    if (log_is_blank(o->log) || log_sync_names(o->log->directory, o->hint.recovery_point <= 0) == 0)
+        return 0;
+    int r = fail(o, "syncing");
+    directory_set_sync_error(o->log->directory, errno);
+    return r;
 }
 
 static int recover_segment(struct opening *o, size_t place)
@@ -271,8 +301,9 @@ static int recover_segment(struct opening *o, size_t place)
         if (r == 0)
             r = cut_torn(o, place, &scan);
     }
-    if (r == 0 && io_datasync(scan.fd) != 0)
-        r = fail(o, "syncing");
+    if (r == 0)
+        r = sync_found(o, o->log->segments[place]);
+    segment_rest(o->log->segments[place]);
     return r;
 }
 
@@ -284,16 +315,15 @@ static int recover_from(struct opening *o, bool from_last)
         bool last = i + 1 == log->segments_count;
         bool trusted = from_last ? !last : next_base(log, i) <= o->hint.recovery_point;
         int r = 0;
-        if (trusted)
+        if (trusted || log->segments[i]->bytes == 0)
             r = check_indexes(o, i);
         else
             r = recover_segment(o, i);
         if (r != 0)
             return r;
     }
-    if (io_sync_directory(directory_path(log->directory)) != 0)
-        return fail(o, "syncing");
-    return resume(o);
+    int r = sync_names(o);
+    return r == 0 ? resume(o) : r;
 }
 
 static int recover(struct opening *o)
@@ -338,7 +368,10 @@ static int walk_epochs(struct log *log, struct segment *s)
     struct header_cursor c;
     struct batch_header h;
     int64_t position;
-    int fd = segment_fd(s);
+    if (s->bytes == 0)
+        return 0;
+    AUTO_UNPIN struct segment *pinned = NULL;
+    int fd = segment_pin_scoped(s, &pinned);
     if (fd < 0)
         return -1;
     header_cursor_init(&c, fd, 0, s->bytes);
@@ -366,10 +399,8 @@ static int settle_epochs(struct opening *o)
 
 static int make_directory(struct opening *o)
 {
-    const char *path = directory_path(o->log->directory);
-    if (io_mkdir(path) != 0)
-        return errno == EEXIST ? 0 : fail(o, "creating");
-    return file_sync_parent(path) == 0 ? 0 : fail(o, "syncing the parent of");
+    o->is_new = io_mkdir(directory_path(o->log->directory)) == 0;
+    return o->is_new || errno == EEXIST ? 0 : fail(o, "creating");
 }
 
 static int64_t clamp(int64_t value, int64_t low, int64_t high)
@@ -386,7 +417,8 @@ static void date_active(struct segment *s)
     if (s->bytes == 0)
         return;
     s->first_ms = s->last_ms;
-    int fd = segment_fd(s);
+    AUTO_UNPIN struct segment *pinned = NULL;
+    int fd = segment_pin_scoped(s, &pinned);
     header_cursor_init(&c, fd, 0, s->bytes);
     if (fd < 0 || header_cursor_next(&c, &first, &position) != 0)
         return;
@@ -434,6 +466,7 @@ static int open_log(struct opening *o)
     if (r != 0)
         return r;
     date_active(log_active(log));
+    log->is_unnamed = o->is_new || log_is_blank(log);
     log_publish(log);
     log->durable_end = log->end_offset;
     /* A log that nobody uses costs no descriptor. */
@@ -442,12 +475,12 @@ static int open_log(struct opening *o)
     return 0;
 }
 
-static struct log *new_log(const char *path, const struct log_settings *settings)
+static struct log *new_log(const char *path, const struct log_settings *settings, struct open_files *files)
 {
     struct log *log = calloc(1, sizeof *log);
     if (!log)
         return NULL;
-    if (directory_new(path, &log->directory) != 0) {
+    if (directory_new(path, files, &log->directory) != 0) {
         free(log);
         return NULL;
     }
@@ -463,17 +496,17 @@ int log_open(const char *directory, const struct log_settings *settings, const s
     struct brook_error ignored = {0};
     struct opening o = {.hint = *hint, .error = error ? error : &ignored, .scanned_from = -1};
     o.error->code = 0;
-    o.log = new_log(directory, settings);
+    o.log = new_log(directory, settings, hint->files);
     if (!o.log)
         return brook_error_set(error, BROOK_E_STORAGE_ERROR, "%s: no memory, or the path is too long",
                                directory);
     int r = open_log(&o);
-    if (r != 0) {
-        log_free(o.log);
-        return r;
-    }
-    *ret_log = o.log;
+    o.recovery.sync_failed = log_sync_failed(o.log);
     if (ret_recovery)
         *ret_recovery = o.recovery;
-    return 0;
+    if (r != 0)
+        log_free(o.log);
+    else
+        *ret_log = o.log;
+    return r;
 }

@@ -275,7 +275,10 @@ static int replay_segment(struct log *log, struct segment *s, int64_t from, int6
     struct header_cursor c;
     struct batch_header h;
     int64_t position;
-    int fd = segment_fd(s);
+    if (s->bytes == 0)
+        return 0;
+    AUTO_UNPIN struct segment *pinned = NULL;
+    int fd = segment_pin_scoped(s, &pinned);
     if (fd < 0)
         return -BROOK_E_STORAGE_ERROR;
     header_cursor_init(&c, fd, 0, s->bytes);

@@ -68,9 +68,9 @@ static int look_in_index(struct log_view *v, int64_t offset, struct index_entry 
     *ret_found = false;
     if (!v->index_usable || v->index_entries == 0)
         return 0;
-    int fd = segment_open_index(v->segment, SUFFIX_INDEX, O_RDONLY);
+    int fd = segment_open_index_to_read(v->segment, SUFFIX_INDEX, v->cached_only);
     if (fd < 0)
-        return 0;
+        return v->cached_only && errno == EAGAIN ? -BROOK_E_LOCKED : 0;
     int64_t relative = offset - v->segment->base_offset;
     int r = v->cached_only ? index_search_cached(fd, v->index_entries, relative, ret_entry)
                            : index_search(fd, v->index_entries, relative, ret_entry);
@@ -100,9 +100,10 @@ int log_view_find(struct log_view *v, int64_t offset, int64_t *ret_position, str
     struct header_cursor c;
     struct batch_header header;
     int64_t position;
-    int fd = segment_fd(v->segment);
+    int fd = v->cached_only ? segment_pin_cached(v->segment) : segment_pin(v->segment);
     if (fd < 0)
-        return -BROOK_E_STORAGE_ERROR;
+        return v->cached_only && errno == EAGAIN ? -BROOK_E_LOCKED : -BROOK_E_STORAGE_ERROR;
+    AUTO_UNPIN struct segment *pinned = v->segment;
 
     header_cursor_init(&c, fd, have ? entry.position : 0, v->end);
     c.cached_only = v->cached_only;
@@ -213,7 +214,7 @@ static size_t round_down(const struct log_view *v, int64_t position, size_t firs
 {
     if (!v->index_usable || v->index_entries == 0)
         return bytes;
-    int fd = segment_open_index(v->segment, SUFFIX_INDEX, O_RDONLY);
+    int fd = segment_open_index_to_read(v->segment, SUFFIX_INDEX, v->cached_only);
     if (fd < 0)
         return bytes;
     struct index_entry entry;
@@ -309,10 +310,10 @@ static int read_range(struct log *log, struct request q, int64_t end_offset, str
     if (r == -BROOK_E_AGAIN)
         r = 0;
     if (r == 0 && range.segment) {
-        range.fd = segment_fd(range.segment);
+        range.fd = q.cached_only ? segment_pin_cached(range.segment) : segment_pin(range.segment);
         if (range.fd < 0) {
+            r = q.cached_only && errno == EAGAIN ? -BROOK_E_LOCKED : -BROOK_E_STORAGE_ERROR;
             log_range_done(&range);
-            r = -BROOK_E_STORAGE_ERROR;
         }
     }
     if (r == -BROOK_E_CORRUPT_BATCH)
@@ -345,6 +346,8 @@ int log_read_cached(struct log *log, int64_t offset, int64_t end_offset, size_t 
 
 void log_range_done(struct log_range *range)
 {
+    if (range->segment && range->fd >= 0)
+        segment_unpin(range->segment);
     segment_unref(range->segment);
     *range = (struct log_range){.fd = -1};
 }

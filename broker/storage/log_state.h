@@ -54,7 +54,10 @@ struct log {
     int64_t visible_bytes;
     uint64_t generation;  /* counts truncations: a reader that saw another one looks again */
     bool directory_dirty; /* names changed since the directory was synced */
-    struct tail *tail;    /* of the active segment; allocated by the first append */
+    /* No record was ever durable here, so nothing was synced that leads to one: the directory's own name, the topic id
+     * in it, the first segment's name. The first flush that has records does all of it. */
+    bool is_unnamed;
+    struct tail *tail;    /* of the active segment; allocated by the first append, given up when the log rests */
     bool retired;
     struct epochs epochs;
 
@@ -65,8 +68,7 @@ struct log {
     struct log_producers producers;
 
     _Atomic bool offline;
-    _Atomic bool sync_failed; /* set before `offline` is, for that reason */
-    char offline_reason[252]; /* written once, before `offline` */
+    char *offline_reason; /* written once, before `offline` */
 };
 
 static inline struct segment *log_active(const struct log *log)
@@ -74,6 +76,15 @@ static inline struct segment *log_active(const struct log *log)
     return log->segments[log->segments_count - 1];
 }
 
+/* Nothing was ever in it, as far as its files tell. */
+static inline bool log_is_blank(const struct log *log)
+{
+    return log->segments_count == 1 && log->segments[0]->base_offset == 0 && log->segments[0]->bytes == 0;
+}
+
+/* Make the names in a log's directory durable; with `is_first` the topic id and the directory's own name too. Returns
+ * 0, or -1 and errno. */
+int log_sync_names(const struct directory *directory, bool is_first);
 /* Let go of everything, without writing anything. Also of a log that was opened half way. */
 void log_free(struct log *log);
 /* Take no appends any more. The first reason stays. */

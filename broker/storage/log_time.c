@@ -103,7 +103,8 @@ static int find_in_segment(struct log *log, struct log_view *v, const struct que
     struct header_cursor c;
     struct batch_header h;
     int64_t position;
-    int fd = segment_fd(v->segment);
+    AUTO_UNPIN struct segment *pinned = NULL;
+    int fd = segment_pin_scoped(v->segment, &pinned);
     if (fd < 0)
         return -BROOK_E_STORAGE_ERROR;
     header_cursor_init(&c, fd, start_position(log, v, q->timestamp), v->end);

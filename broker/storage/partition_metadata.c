@@ -61,7 +61,7 @@ int partition_metadata_load(const char *path, uint8_t ret_topic_id[TOPIC_ID_BYTE
     return 0;
 }
 
-int partition_metadata_save(const char *path, const uint8_t topic_id[TOPIC_ID_BYTES],
+int partition_metadata_save(const char *path, const uint8_t topic_id[TOPIC_ID_BYTES], bool durable,
                             struct brook_error *error)
 {
     char text[TOPIC_ID_TEXT_BYTES + 1], file[sizeof HEAD + TOPIC_ID_TEXT_BYTES];
@@ -69,5 +69,5 @@ int partition_metadata_save(const char *path, const uint8_t topic_id[TOPIC_ID_BY
         return brook_error_set(error, BROOK_E_INVALID, "%s: the zero topic id", path);
     partition_metadata_encode(topic_id, text);
     int n = snprintf(file, sizeof file, HEAD "%s", text);
-    return file_replace(path, file, (size_t)n, true, error);
+    return file_replace(path, file, (size_t)n, durable, error);
 }

@@ -7,6 +7,7 @@
 #include "proto/record/crc32c.h"
 
 #include <isa-l/crc.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #define BLOCK_BYTES ((size_t)1 << 20)
@@ -126,6 +127,8 @@ static int scan_batch(struct recovery_scan *scan, struct window *w)
         return r;
     scan->seen(scan->arg, &h, position);
     scan->bytes_scanned += (int64_t)h.total_bytes;
+    if (scan->counter)
+        atomic_fetch_add_explicit(scan->counter, (int64_t)h.total_bytes, memory_order_relaxed);
     scan->valid_bytes += (int64_t)h.total_bytes;
     scan->next_offset = batch_last_offset(&h) + 1;
     return 0;

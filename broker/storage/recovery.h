@@ -30,6 +30,7 @@ struct recovery_scan {
                  int64_t position); /* each whole batch, in order */
     void *arg;
     int64_t start_position; /* where a batch begins: 0, or a `found_position` to go on behind damage */
+    _Atomic int64_t *counter; /* counts the bytes up as they are scanned; or NULL */
     /* the answer */
     enum recovery_verdict verdict;
     int64_t valid_bytes;

@@ -1,7 +1,9 @@
 #include "broker/storage/segment.h"
 
 #include "broker/storage/file.h"
+#include "broker/storage/open_files.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,6 +19,7 @@ int segment_new(struct directory *directory, int64_t base_offset, struct segment
     if (!s)
         return -BROOK_E_NOMEM;
     atomic_init(&s->refs, 1);
+    atomic_init(&s->pins, SEGMENT_CLOSED);
     atomic_init(&s->fd, -1);
     atomic_init(&s->removed, false);
     atomic_init(&s->unlinked, false);
@@ -28,21 +31,33 @@ int segment_new(struct directory *directory, int64_t base_offset, struct segment
     return 0;
 }
 
+int segment_create_file(struct segment *s)
+{
+    struct open_files *files = directory_files(s->directory);
+    open_files_make_room(files, true);
+    int fd = segment_open_index(s, SUFFIX_LOG, O_RDWR | O_CREAT | O_EXCL);
+    if (fd < 0) {
+        int saved = errno;
+        open_files_give_up(files);
+        errno = saved;
+        return -1;
+    }
+    open_files_add(files, s, fd);
+    return 0;
+}
+
 int segment_create(struct directory *directory, int64_t base_offset, struct segment **ret_segment,
                    struct brook_error *error)
 {
     struct segment *s;
     if (segment_new(directory, base_offset, &s) != 0)
         return brook_error_set(error, BROOK_E_NOMEM, "a segment at %s", directory_path(directory));
-    char path[PATH_MAX];
-    directory_segment_path(directory, base_offset, SUFFIX_LOG, path);
-    int fd = io_open(path, O_RDWR | O_CREAT | O_EXCL);
-    if (fd < 0) {
-        int r = storage_error(error, "creating %s", path);
+    if (segment_create_file(s) != 0) {
+        int r = storage_error(error, "creating the segment at %lld of %s", (long long)base_offset,
+                              directory_path(directory));
         segment_unref(s);
         return r;
     }
-    atomic_store(&s->fd, fd);
     s->max_timestamp_known = true;
     *ret_segment = s;
     return 0;
@@ -70,64 +85,149 @@ void segment_unref(struct segment *s)
         return;
     if (atomic_load(&s->removed))
         unlink_deleted(s);
-    int fd = atomic_load(&s->fd);
-    if (fd >= 0)
-        io_close(fd);
+    open_files_remove(directory_files(s->directory), s);
     directory_unref(s->directory);
     free(s);
 }
 
 /* By the name it has now: it may be renamed between two looks. */
-static int open_log_file(const struct segment *s)
+static int open_log_file(const struct segment *s, bool cached_only)
 {
     static const char *const names[] = {SUFFIX_LOG, SUFFIX_LOG SUFFIX_DELETED};
     int fd = -1;
     for (int i = 0; i < 2 && fd < 0; i++) {
         char path[PATH_MAX];
         directory_segment_path(s->directory, s->base_offset, names[i], path);
-        fd = io_open(path, O_RDWR);
+        fd = (cached_only ? io_open_cached : io_open)(path, O_RDWR);
         if (fd < 0 && errno != ENOENT)
             return -1;
     }
     return fd;
 }
 
-int segment_fd(struct segment *s)
+/* Pinned, so that the descriptor stays once there is one. */
+static int open_pinned(struct segment *s, bool cached_only)
 {
-    int fd = atomic_load_explicit(&s->fd, memory_order_acquire);
-    if (fd >= 0)
-        return fd;
-    int opened = open_log_file(s);
-    if (opened < 0)
+    struct open_files *files = directory_files(s->directory);
+    if (!open_files_make_room(files, !cached_only)) {
+        errno = EAGAIN;
         return -1;
-    int expected = -1;
-    if (atomic_compare_exchange_strong(&s->fd, &expected, opened))
-        return opened;
-    io_close(opened); /* another thread was quicker */
-    return expected;
+    }
+    int fd = open_log_file(s, cached_only);
+    if (fd < 0) {
+        int saved = errno;
+        open_files_give_up(files);
+        errno = saved;
+        return -1;
+    }
+    open_files_add(files, s, fd);
+    return 0;
+}
+
+static int pin(struct segment *s, bool cached_only)
+{
+    uint32_t before = atomic_fetch_add(&s->pins, 1);
+    if ((before & SEGMENT_CLOSED) && open_pinned(s, cached_only) != 0) {
+        segment_unpin(s);
+        return -1;
+    }
+    if (!atomic_load_explicit(&s->used, memory_order_relaxed))
+        atomic_store_explicit(&s->used, true, memory_order_relaxed);
+    return atomic_load(&s->fd);
+}
+
+int segment_pin(struct segment *s)
+{
+    return pin(s, false);
+}
+
+int segment_pin_cached(struct segment *s)
+{
+    return pin(s, true);
+}
+
+int segment_pin_scoped(struct segment *s, struct segment **ret_pinned)
+{
+    int fd = segment_pin(s);
+    if (fd >= 0)
+        *ret_pinned = s;
+    return fd;
+}
+
+void segment_unpin(struct segment *s)
+{
+    atomic_fetch_sub(&s->pins, 1);
+}
+
+void segment_wrote(struct segment *s)
+{
+    atomic_store(&s->dirty, true);
+}
+
+int segment_truncate(struct segment *s, int64_t bytes)
+{
+    AUTO_UNPIN struct segment *pinned = NULL;
+    int fd = segment_pin_scoped(s, &pinned);
+    if (fd < 0)
+        return -1;
+    segment_wrote(s);
+    return io_truncate(fd, bytes);
+}
+
+int segment_sync(struct segment *s)
+{
+    directory_lock_sync(s->directory);
+    int r = directory_sync_error(s->directory) ? -1 : 0;
+    if (r != 0) {
+        errno = directory_sync_error(s->directory);
+    } else if (atomic_exchange(&s->dirty, false)) {
+        int fd = atomic_load(&s->fd);
+        assert(fd >= 0);
+        r = io_datasync(fd);
+        if (r != 0)
+            directory_set_sync_error(s->directory, errno);
+    }
+    directory_unlock_sync(s->directory);
+    return r;
+}
+
+void segment_close_unused(struct segment *s)
+{
+    if (atomic_load_explicit(&s->fd, memory_order_relaxed) >= 0)
+        open_files_close_unused(directory_files(s->directory), s);
 }
 
 int segment_unlink_soon(struct segment *s)
 {
     atomic_store(&s->unlinked, true); /* first: from here on nobody closes it */
-    return segment_fd(s) < 0 ? -1 : 0;
+    return segment_pin(s) < 0 ? -1 : 0; /* until the end */
 }
 
 void segment_rest(struct segment *s)
 {
-    if (atomic_load(&s->unlinked))
-        return;
-    int fd = atomic_exchange(&s->fd, -1);
-    if (fd >= 0)
-        io_close(fd);
+    if (!atomic_load(&s->unlinked))
+        open_files_remove(directory_files(s->directory), s);
+}
+
+static void index_path(const struct segment *s, const char *suffix, char path[PATH_MAX])
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s%s", suffix, s->aside ? s->aside : "");
+    directory_segment_path(s->directory, s->base_offset, name, path);
 }
 
 int segment_open_index(const struct segment *s, const char *suffix, int flags)
 {
-    char path[PATH_MAX], name[64];
-    snprintf(name, sizeof name, "%s%s", suffix, s->aside ? s->aside : "");
-    directory_segment_path(s->directory, s->base_offset, name, path);
+    char path[PATH_MAX];
+    index_path(s, suffix, path);
     return io_open(path, flags);
+}
+
+int segment_open_index_to_read(const struct segment *s, const char *suffix, bool cached_only)
+{
+    char path[PATH_MAX];
+    index_path(s, suffix, path);
+    return (cached_only ? io_open_cached : io_open)(path, O_RDONLY);
 }
 
 int segment_remove(struct segment *s, struct brook_error *error)

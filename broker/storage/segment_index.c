@@ -23,7 +23,8 @@ static bool read_header_at(struct segment *s, int64_t position, struct batch_hea
 {
     struct header_cursor c;
     int64_t at;
-    int fd = segment_fd(s);
+    AUTO_UNPIN struct segment *pinned = NULL;
+    int fd = segment_pin_scoped(s, &pinned);
     header_cursor_init(&c, fd, position, s->bytes);
     return fd >= 0 && header_cursor_next(&c, ret_header, &at) == 0;
 }
@@ -34,7 +35,8 @@ static bool may_be_empty(struct segment *s, int32_t interval)
     struct header_cursor c;
     struct batch_header h;
     int64_t position = 0;
-    int fd = s->bytes > interval ? segment_fd(s) : -1;
+    AUTO_UNPIN struct segment *pinned = NULL;
+    int fd = s->bytes > interval ? segment_pin_scoped(s, &pinned) : -1;
     if (fd < 0)
         return s->bytes <= interval;
     header_cursor_init(&c, fd, 0, s->bytes);
@@ -93,7 +95,8 @@ int segment_index_rebuild(struct segment *s, int32_t interval, pthread_mutex_t *
     struct header_cursor c;
     struct batch_header h;
     int64_t position;
-    int fd = segment_fd(s);
+    AUTO_UNPIN struct segment *pinned = NULL;
+    int fd = segment_pin_scoped(s, &pinned);
     if (fd < 0 || indexer_reset(&ix, s) != 0)
         return -BROOK_E_STORAGE_ERROR;
     header_cursor_init(&c, fd, 0, s->bytes);
@@ -141,7 +144,8 @@ static int walk_greatest(struct segment *s, int64_t end, struct index_entry star
     int64_t position;
     const struct time_index_entry entry = *greatest;
     bool agreed = !from_index;
-    int fd = segment_fd(s);
+    AUTO_UNPIN struct segment *pinned = NULL;
+    int fd = segment_pin_scoped(s, &pinned);
     if (fd < 0)
         return -BROOK_E_STORAGE_ERROR;
     header_cursor_init(&c, fd, start.position, end);

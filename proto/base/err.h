@@ -79,6 +79,7 @@ enum brook_advice {
     X(46, INVALID_PARTITIONS, FIX, "invalid number of partitions") \
     X(47, INVALID_REPLICATION, FIX, "invalid number of replicas") \
     X(48, TOPIC_BEING_DELETED, RETRY, "the topic is being deleted") \
+    X(49, INVALID_RECORD, FIX, "the topic takes no such record") \
     /* leadership */ \
     X(50, NOT_LEADER, REFRESH, "the broker does not lead the partition") \
     X(51, NO_LEADER, REFRESH, "the partition has no leader") \

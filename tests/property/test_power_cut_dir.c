@@ -139,7 +139,7 @@ static void checkpoint(struct world *w, bool flush_first)
             flush(p);
         starts[i] = log_start_offset(p->log);
         entries[count++] =
-            (struct data_dir_checkpoint){"t", i, log_durable_end(p->log), starts[i], log_end_offset(p->log)};
+            (struct data_dir_checkpoint){"t", i, log_durable_end(p->log), starts[i], log_end_offset(p->log), 0};
     }
     bool done = data_dir_checkpoint(w->dir, entries, count, NULL) == 0 && !power_is_cut();
     for (int i = 0; done && i < PARTITIONS; i++)
@@ -186,7 +186,7 @@ static void stop_cleanly(struct world *w)
         p->log = NULL;
         if (is_well)
             promise(p, end);
-        entries[count++] = (struct data_dir_checkpoint){"t", i, end, start, end};
+        entries[count++] = (struct data_dir_checkpoint){"t", i, end, start, end, 0};
     }
     is_well = is_well && data_dir_checkpoint(w->dir, entries, count, NULL) == 0;
     if (!is_well)

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define HISTORY_MAX 8192
-#define KINDS_COUNT 12
+#define KINDS_COUNT 13
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
@@ -232,6 +232,12 @@ static int enter(enum faulty_kind kind, const char *path, int fd)
 int io_open(const char *path, int flags)
 {
     ENTER(FAULTY_OPEN, path, -1);
+    return open(path, flags | O_CLOEXEC, 0644);
+}
+
+int io_open_cached(const char *path, int flags)
+{
+    ENTER(FAULTY_OPEN_CACHED, path, -1);
     return open(path, flags | O_CLOEXEC, 0644);
 }
 

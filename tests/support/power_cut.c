@@ -398,6 +398,11 @@ int io_open(const char *path, int flags)
     return leave(fd);
 }
 
+int io_open_cached(const char *path, int flags)
+{
+    return io_open(path, flags);
+}
+
 int io_close(int fd)
 {
     pthread_mutex_lock(&lock);

@@ -302,6 +302,56 @@ START_TEST(timestamps_outside_the_topics_window_are_refused)
 }
 END_TEST
 
+/* One batch of records that have a key, but for the last one (with `keyless`). */
+static size_t keyed_batch(uint8_t *to, size_t capacity, enum codec_id id, bool keyless)
+{
+    uint8_t plain[1000];
+    struct batch_writer w;
+    struct codec *codec;
+    size_t bytes;
+    batch_writer_init(&w, plain, sizeof plain);
+    for (int i = 0; i < 3; i++) {
+        struct record_view r = {.key = keyless && i == 2 ? NULL : "key", .key_bytes = 3, .timestamp = 1};
+        ck_assert_int_eq(batch_writer_add(&w, &r), 0);
+    }
+    ck_assert_int_eq(codec_new(&codec), 0);
+    if (id == CODEC_NONE)
+        memcpy(to, plain, bytes = batch_writer_finish(&w, -1, -1, -1));
+    else
+        ck_assert_int_eq(batch_writer_finish_compressed(&w, codec, id, -1, -1, -1, to, capacity, &bytes), 0);
+    codec_free(codec);
+    return bytes;
+}
+
+START_TEST(a_compacted_topic_takes_records_with_a_key_only)
+{
+    struct rig rig;
+    struct raw_client c;
+    uint8_t batch[2000];
+    char text[300] = "";
+    struct topic_config config;
+    rig_prepare(&rig);
+    fake_cluster_topic_defaults(&config);
+    struct topic_id plain = fake_cluster_add_topic_with(rig.cluster, "plain", 1, &config);
+    config.log.cleanup_policy = CLEANUP_COMPACT_DELETE;
+    struct topic_id compacted = fake_cluster_add_topic_with(rig.cluster, "compacted", 1, &config);
+    rig_start(&rig);
+    raw_open(&c, rig.port);
+    for (int id = CODEC_NONE; id <= CODEC_ZSTD; id++) {
+        size_t bytes = keyed_batch(batch, sizeof batch, (enum codec_id)id, true);
+        ck_assert_int_eq(produce_status(&c, &plain, 0, batch, bytes, text, sizeof text), 0);
+        ck_assert_int_eq(produce_status(&c, &compacted, 0, batch, bytes, text, sizeof text),
+                         BROOK_E_INVALID_RECORD);
+        ck_assert_str_eq(text, "record 2 of a batch has no key, and the topic is compacted");
+        ck_assert_int_eq(end_of(&rig, "compacted", 0), id * 3);
+        bytes = keyed_batch(batch, sizeof batch, (enum codec_id)id, false);
+        ck_assert_int_eq(produce_status(&c, &compacted, 0, batch, bytes, text, sizeof text), 0);
+    }
+    raw_close(&c);
+    rig_stop(&rig);
+}
+END_TEST
+
 struct stall {
     struct partition *partition;
     _Atomic bool is_held;
@@ -616,6 +666,7 @@ SUITE_MAIN("broker/produce", SUITE_TEST(a_record_is_stored_and_answered_with_its
            SUITE_TEST(one_bad_batch_refuses_all_with_nothing_written),
            SUITE_TEST(records_that_do_not_add_up_are_refused), SUITE_TEST(timestamps_outside_the_topics_window_are_refused),
            SUITE_TEST(a_partition_tells_its_own_troubles),
+           SUITE_TEST(a_compacted_topic_takes_records_with_a_key_only),
            SUITE_TEST(a_stalled_disk_stalls_its_partition_only),
            SUITE_TEST(a_produce_that_waits_is_given_up_at_its_timeout),
            SUITE_TEST(a_produce_that_expires_while_it_waits_is_not_written),

@@ -599,7 +599,7 @@ START_TEST(epochs_of_leaders_are_compared)
 }
 END_TEST
 
-START_TEST(clients_may_not_play_replicas)
+START_TEST(half_a_follower_is_refused)
 {
     struct case_ x;
     begin(&x, 1);
@@ -621,7 +621,7 @@ START_TEST(clients_may_not_play_replicas)
             entry.has_safe_end = true, entry.safe_end = 2;
         request.body_case = BROOK__REQUEST__BODY_PULL;
         request.pull = &pull;
-        ck_assert_int_eq(raw_status(raw_ask(&x.c, &request, NULL, 0)), BROOK_E_ACCESS_DENIED);
+        ck_assert_int_eq(raw_status(raw_ask(&x.c, &request, NULL, 0)), BROOK_E_INVALID);
     }
     end(&x);
 }
@@ -747,6 +747,6 @@ SUITE_MAIN("broker/pull", SUITE_TEST(records_come_back_as_they_were_written),
            SUITE_TEST(the_oldest_session_makes_room_for_the_newest),
            SUITE_TEST(every_partition_is_served_in_turn),
            SUITE_TEST(a_parked_pull_hears_that_leading_has_ended), SUITE_TEST(epochs_of_leaders_are_compared),
-           SUITE_TEST(clients_may_not_play_replicas), SUITE_TEST(nonsense_in_a_pull_is_refused),
+           SUITE_TEST(half_a_follower_is_refused), SUITE_TEST(nonsense_in_a_pull_is_refused),
            SUITE_TEST(clients_that_leave_take_their_waiters_along),
            SUITE_TEST(a_session_misses_nothing_while_others_write))

@@ -51,8 +51,16 @@ static const struct place places[] = {
     IN("producer.id.expiration.ms", 40005, cluster.topic_defaults.log.producer_expiration_ms),
     IN("log.message.timestamp.before.max.ms", 40003, cluster.topic_defaults.timestamp_before_ms_max),
     IN("log.message.timestamp.after.max.ms", 40004, cluster.topic_defaults.timestamp_after_ms_max),
+    IN("log.open.files.max", 4001, cluster.open_files_max),
     IN("log.flush.interval.messages", 10001, cluster.topic_defaults.durability.flush_messages),
     IN("log.flush.interval.ms", 1001, cluster.topic_defaults.durability.flush_ms),
+    IN("log.cleaner.threads", 21, cluster.cleaner.threads),
+    IN("log.cleaner.dedupe.buffer.size", 20000002, cluster.cleaner.map_bytes),
+    IN("log.cleaner.io.max.bytes.per.second", 20000003, cluster.cleaner.bytes_per_s),
+    IN("log.cleaner.backoff.ms", 1002, cluster.cleaner.backoff_ms),
+    IN("log.cleaner.delete.retention.ms", 1003, cluster.topic_defaults.log.delete_retention_ms),
+    IN("log.cleaner.min.compaction.lag.ms", 1004, cluster.topic_defaults.log.min_compaction_lag_ms),
+    IN("log.cleaner.max.compaction.lag.ms", 1005, cluster.topic_defaults.log.max_compaction_lag_ms),
     IN("max.connections", 2001, net.connections_max),
     IN("max.connections.per.ip", 2002, net.connections_per_address_max),
     IN("connections.max.idle.ms", 30001, net.idle_ms_max),
@@ -75,6 +83,7 @@ static const struct place places[] = {
     IN("request.max.partitions", 304, handlers.topics_per_request_max),
     IN("request.max.timeout.ms", 30009, handlers.request_timeout_ms_max),
     IN("request.max.expanded.bytes", 5000001, handlers.expanded_bytes_max),
+    IN("request.max.expanded.bytes", 5000001, cluster.cleaner.expanded_bytes_max),
     IN("controlled.shutdown.max.ms", 30010, cluster.controlled_shutdown_ms_max),
     IN("shutdown.flush.ms", 30011, net.stop_ms_max),
 };
@@ -84,7 +93,7 @@ static const char *const texts[][2] = {
     {"listeners", "PLAINTEXT://127.0.0.1:1111"}, {"advertised.listeners", "there:2222"}, {"broker.rack", "north"},
     {"log.dirs", "/d/1,/d/2"}, {"zookeeper.connect", "z:3333/p"}, {"log.level", "warn"}, {"unclean.leader.election.enable", "true"},
     {"auto.leader.rebalance.enable", "false"}, {"log.format", "json"},
-    {"log.durability", "interval"},
+    {"log.durability", "interval"}, {"log.cleanup.policy", "compact"}, {"log.cleaner.min.cleanable.ratio", "0.25"},
 };
 #define TEXTS_COUNT (sizeof texts / sizeof texts[0])
 
@@ -147,6 +156,8 @@ START_TEST(every_setting_arrives_where_it_belongs)
                       value, places[i].value, places[i].name);
     }
     ck_assert_str_eq(rooms.cluster.rack, "north");
+    ck_assert_int_eq(rooms.cluster.topic_defaults.log.cleanup_policy, CLEANUP_COMPACT);
+    ck_assert_int_eq(rooms.cluster.topic_defaults.log.min_dirty_ppm, 250000);
     ck_assert_str_eq(rooms.cluster.zookeeper_connect, "z:3333/p");
     ck_assert_int_eq(rooms.cluster.topic_defaults.durability.mode, DURABILITY_INTERVAL);
     ck_assert_int_eq(rooms.cluster.topic_defaults.unclean_election, 1);
@@ -206,6 +217,33 @@ START_TEST(the_sweep_leaves_no_setting_out_and_no_two_alike)
 }
 END_TEST
 
+static void share(const char *connections, const char *files, uint64_t descriptors, size_t want_files,
+                  uint32_t want_connections)
+{
+    char a[64], b[64];
+    const char *overrides[] = {"broker.id=1", "zookeeper.connect=z:1", a, b};
+    struct settings *s;
+    struct settings_faults faults = {0};
+    snprintf(a, sizeof a, "max.connections=%s", connections);
+    snprintf(b, sizeof b, "log.open.files.max=%s", files);
+    ck_assert_int_eq(settings_load(NULL, overrides, 4, &s, &faults), 0);
+    ck_assert_uint_eq(room_settings_open_files(s, descriptors), want_files);
+    ck_assert_uint_eq(room_settings_connections(s, descriptors, want_files), want_connections);
+    settings_free(s);
+}
+
+START_TEST(segments_and_connections_share_the_descriptors)
+{
+    share("10000", "0", 1024, 448, 448); /* 128 are for other things */
+    share("100", "0", 1024, 796, 100);
+    share("10000", "20", 1024, 20, 876);
+    share("10000", "5000", 1024, 448, 448); /* more than there can be */
+    share("10000", "0", 65536, 55024, 10000);
+    share("10000", "0", UINT64_MAX, 100000, 10000);
+}
+END_TEST
+
 SUITE_MAIN("broker/room_settings", SUITE_TEST(every_setting_arrives_where_it_belongs),
+           SUITE_TEST(segments_and_connections_share_the_descriptors),
            SUITE_TEST(hours_and_the_systems_choice_arrive_too),
            SUITE_TEST(the_sweep_leaves_no_setting_out_and_no_two_alike))

@@ -1,6 +1,6 @@
 /* The loop, its connections and the metadata cache, from the inside. */
 #include "client/client.h"
-#include "client/resolver.h"
+#include "proto/wire/resolver.h"
 #include "proto/base/clock.h"
 #include "tests/support/stub_broker.h"
 #include "tests/support/suite.h"

@@ -2,7 +2,7 @@
 #include "client/bootstrap.h"
 #include "client/latency.h"
 #include "client/partitioner.h"
-#include "client/resolver.h"
+#include "proto/wire/resolver.h"
 #include "tests/support/suite.h"
 
 #include <stdlib.h>

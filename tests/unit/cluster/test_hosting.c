@@ -4,6 +4,7 @@
 #include "broker/storage/data_dir.h"
 #include "proto/base/diag.h"
 #include "tests/support/faulty_io.h"
+#include "tests/support/keyed.h"
 #include "tests/unit/storage/fixture.h"
 
 #include <errno.h>
@@ -16,6 +17,7 @@
 
 #define BROKER 1
 #define BROKER_EPOCH 7
+#define CLEAN_MS 15000
 
 /* Hosting over one directory, and a topic of one partition; time is what the test says it is. */
 struct world {
@@ -24,7 +26,8 @@ struct world {
     struct image *image;
     struct image_topic *topic;
     struct diag diag;
-    char path[PATH_MAX];
+    char path[PATH_MAX - 8];
+    char log_path[PATH_MAX];
     int64_t now_ms;
     bool is_opened, is_closed;
     unsigned errors;
@@ -115,12 +118,13 @@ static bool pump_until_closed(void *arg)
     return w->is_closed;
 }
 
-static void begin(struct world *w, const char *name)
+static void begin_at_rate(struct world *w, const char *name, int64_t bytes_per_s)
 {
     faulty_reset();
     *w = (struct world){.now_ms = 1000};
     w->diag = (struct diag){.level_min = DIAG_ERROR, .sink = note_line, .sink_arg = w};
     snprintf(w->path, sizeof w->path, "%s", fixture_log_path(name));
+    snprintf(w->log_path, sizeof w->log_path, "%s/t-0", w->path);
     const char *dirs[] = {w->path};
     struct topic_config defaults = {.log = fixture_settings(), .message_bytes_max = 1 << 20};
     struct hosting_settings settings = {.broker_id = BROKER,
@@ -128,9 +132,14 @@ static void begin(struct world *w, const char *name)
                                         .data_dirs_count = 1,
                                         .disk_threads = 1,
                                         .retention_check_ms = INT32_MAX,
+                                        .cleaner = {.threads = 2,
+                                                    .map_bytes = 1 << 20,
+                                                    .backoff_ms = CLEAN_MS,
+                                                    .bytes_per_s = bytes_per_s,
+                                                    .expanded_bytes_max = 1 << 20},
                                         .defaults = &defaults,
                                         .diag = &w->diag};
-    struct hosting_events events = {opened, changed, closed, w};
+    struct hosting_events events = {opened, changed, closed, w, NULL};
     ck_assert_int_eq(inbox_init(&w->inbox), 0);
     ck_assert_int_eq(image_new(&defaults, &w->image), 0);
     put_topic(w);
@@ -140,6 +149,11 @@ static void begin(struct world *w, const char *name)
     hosting_set_broker_epoch(w->hosting, BROKER_EPOCH);
     set_epoch(w, 5);
     ck_assert(suite_wait(pump_until_led, w, 5000));
+}
+
+static void begin(struct world *w, const char *name)
+{
+    begin_at_rate(w, name, -1);
 }
 
 static void end(struct world *w)
@@ -241,6 +255,38 @@ START_TEST(a_log_whose_sync_failed_is_told_of_once_and_never_opened_anew)
     set_epoch(&w, 6);
     ck_assert_int_eq(append_one(&w, &offset), BROOK_E_LOG_OFFLINE);
     ck_assert_int_eq(fixture_read_all(partition_log(p), 0, true), 3);
+    end(&w);
+}
+END_TEST
+
+/* In small steps: the checkpoint, which syncs too, is not due before. */
+static bool tick_until_struck(void *arg)
+{
+    struct world *w = arg;
+    w->now_ms += 700;
+    ck_assert_int_lt(w->now_ms, HOSTING_CHECKPOINT_MS);
+    hosting_tick(w->hosting, w->now_ms);
+    inbox_drain(&w->inbox);
+    return faulty_struck();
+}
+
+/* Recovery found the bytes in the page cache and could not sync them: the next sync would say that all is well. */
+START_TEST(a_log_whose_recovery_could_not_sync_is_never_opened_anew)
+{
+    struct world w;
+    begin(&w, "unsynced-recovery");
+    hosting_tick(w.hosting, w.now_ms);
+    go_offline(&w);
+    faulty_fail(FAULTY_DATASYNC, 1, 1, EIO);
+    ck_assert(suite_wait(tick_until_struck, &w, 10000));
+    for (int i = 0; i < 20; i++) {
+        const struct timespec moment = {.tv_nsec = 1000000};
+        ck_assert(!tick_until_hosted(&w));
+        nanosleep(&moment, NULL);
+    }
+    ck_assert_uint_eq(w.errors, 3); /* offline; not opened; and never */
+    ck_assert_ptr_nonnull(strstr(w.last_error, "t/0"));
+    ck_assert_ptr_nonnull(strstr(w.last_error, "until the broker is started again"));
     end(&w);
 }
 END_TEST
@@ -347,8 +393,123 @@ START_TEST(an_offline_log_can_be_given_up_and_closed)
 }
 END_TEST
 
-SUITE_MAIN("cluster/hosting", SUITE_TEST(a_log_that_goes_offline_is_told_of_once_and_opened_anew),
+/* ---- compaction ---------------------------------------------------------------------------------------- */
+
+static void append_keyed(struct world *w, int key, int value)
+{
+    struct keyed k = keyed_record(key, value, T0);
+    struct log_batch batch = keyed_batch(CODEC_NONE, &k, 1, -1, -1);
+    struct partition *p = hosting_find(w->hosting, w->topic, 0);
+    struct partition_append a = {
+        .batches = &batch, .batches_count = 1, .inbox = &w->inbox, .done = count_answer};
+    partition_enqueue(p, &a);
+    partition_drain(p, &w->inbox);
+    ck_assert_int_eq(a.error.code, 0);
+    batches_free(&batch);
+}
+
+static void set_policy(struct world *w, const char *policy)
+{
+    struct znode_config_entry entry = {(char *)(uintptr_t)"cleanup.policy", (char *)(uintptr_t)policy};
+    struct znode_config config = {&entry, 1};
+    ck_assert_uint_eq(image_set_config(w->topic, &config, NULL), 0);
+    hosting_follow(w->hosting, w->topic);
+}
+
+static bool tick_until_cleaned(void *arg)
+{
+    struct world *w = arg;
+    w->now_ms += CLEAN_MS;
+    hosting_tick(w->hosting, w->now_ms);
+    inbox_drain(&w->inbox);
+    return log_cleaned_offset(partition_log(hosting_find(w->hosting, w->topic, 0))) > 0;
+}
+
+START_TEST(a_topic_with_that_policy_is_compacted_and_remembered)
+{
+    struct world w;
+    struct keyed *list;
+    void *data;
+    char expected[64];
+    begin(&w, "cleaned");
+    for (int i = 0; i < 200; i++)
+        append_keyed(&w, i % 3, i);
+    hosting_tick(w.hosting, w.now_ms);
+    for (int i = 0; i < 3; i++) /* not asked for: nothing happens */
+        ck_assert(!tick_until_cleaned(&w));
+    set_policy(&w, "compact");
+    ck_assert(suite_wait(tick_until_cleaned, &w, 10000));
+    struct log *log = partition_log(hosting_find(w.hosting, w.topic, 0));
+    int64_t cleaned = log_cleaned_offset(log);
+    size_t count = keyed_read_all(log, &list, NULL, NULL);
+    ck_assert_uint_lt(count, 200 - (size_t)cleaned + 4);
+    ck_assert_int_eq(list[count - 1].offset, 199);
+    free(list);
+    ck_assert_uint_eq(w.errors, 0);
+    end(&w);
+    size_t bytes = fixture_load(w.path, "cleaner-offset-checkpoint", &data);
+    snprintf(expected, sizeof expected, "0\n1\nt 0 %lld\n", (long long)cleaned);
+    ck_assert_uint_eq(bytes, strlen(expected));
+    ck_assert_mem_eq(data, expected, bytes);
+    free(data);
+}
+END_TEST
+
+static bool pump_until_begun(void *arg)
+{
+    struct world *w = arg;
+    w->now_ms += CLEAN_MS;
+    hosting_tick(w->hosting, w->now_ms);
+    inbox_drain(&w->inbox);
+    return faulty_calls(FAULTY_PREAD) > 0; /* nobody else reads */
+}
+
+static bool pump_until_gone(void *arg)
+{
+    struct world *w = arg;
+    inbox_drain(&w->inbox);
+    return fixture_count_files(w->log_path, ".log") == 0;
+}
+
+static bool is_deleted(void *arg, const struct topic_id *topic_id)
+{
+    (void)arg;
+    (void)topic_id;
+    return true;
+}
+
+/* With a rate at which it would take days. */
+static void begin_slowly(struct world *w, const char *name)
+{
+    begin_at_rate(w, name, 1000);
+    for (int i = 0; i < 2500; i++)
+        append_keyed(w, i % 50, i);
+    hosting_tick(w->hosting, w->now_ms);
+    faulty_reset();
+    set_policy(w, "compact");
+    ck_assert(suite_wait(pump_until_begun, w, 10000));
+}
+
+START_TEST(neither_the_end_nor_a_deletion_waits_for_a_compaction)
+{
+    struct world w;
+    begin_slowly(&w, "stopped");
+    end(&w); /* bounded */
+    ck_assert_int_eq(fixture_count_files(w.log_path, ".cleaned"), 0);
+
+    begin_slowly(&w, "deleted");
+    hosting_unwant(w.hosting, "t", &w.topic->node.topic_id);
+    hosting_give_up(w.hosting, is_deleted, NULL);
+    ck_assert(suite_wait(pump_until_gone, &w, 10000));
+    end(&w);
+}
+END_TEST
+
+SUITE_MAIN("cluster/hosting", SUITE_TEST(a_topic_with_that_policy_is_compacted_and_remembered),
+           SUITE_TEST_SLOW(neither_the_end_nor_a_deletion_waits_for_a_compaction, 60),
+           SUITE_TEST(a_log_that_goes_offline_is_told_of_once_and_opened_anew),
            SUITE_TEST(a_log_whose_sync_failed_is_told_of_once_and_never_opened_anew),
+           SUITE_TEST(a_log_whose_recovery_could_not_sync_is_never_opened_anew),
            SUITE_TEST(an_offline_log_is_opened_anew_only_when_nobody_holds_the_old_one),
            SUITE_TEST(a_sync_that_fails_after_the_log_went_offline_counts_too),
            SUITE_TEST(an_epoch_whose_records_were_lost_is_not_led_again),

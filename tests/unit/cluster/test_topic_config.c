@@ -71,6 +71,24 @@ static const struct {
     {"flush.messages", "1", true},
     {"flush.ms", "-1", false},
     {"flush.ms", "0", true},
+    {"cleanup.policy", "delete", true},
+    {"cleanup.policy", "compact", true},
+    {"cleanup.policy", "compact,delete", true},
+    {"cleanup.policy", "delete,compact", true},
+    {"cleanup.policy", "compact, delete", false},
+    {"cleanup.policy", "1", false},
+    {"min.cleanable.dirty.ratio", "0", true},
+    {"min.cleanable.dirty.ratio", "0.5", true},
+    {"min.cleanable.dirty.ratio", "1.0", true},
+    {"min.cleanable.dirty.ratio", "0.000001", true},
+    {"min.cleanable.dirty.ratio", "0.0000001", false},
+    {"min.cleanable.dirty.ratio", "1.1", false},
+    {"min.cleanable.dirty.ratio", "-0.1", false},
+    {"min.cleanable.dirty.ratio", "0.", false},
+    {"min.cleanable.dirty.ratio", ".5", false},
+    {"min.cleanable.dirty.ratio", "half", false},
+    {"delete.retention.ms", "-1", false},
+    {"max.compaction.lag.ms", "0", false},
     {"Retention.ms", "1", false},
     {"retention", "1", false},
     {"", "1", false},
@@ -119,7 +137,7 @@ START_TEST(what_is_set_is_what_is_shown_and_nothing_else_moves)
     struct topic_config base = defaults();
     struct collected before = {.count = 0};
     topic_config_visit(&base, collect, &before);
-    ck_assert_uint_eq(before.count, 15);
+    ck_assert_uint_eq(before.count, 20);
     for (size_t i = 0; i < before.count; i++) {
         char key[128], line[160];
         snprintf(key, sizeof key, "%.*s", (int)strcspn(before.text[i], "="), before.text[i]);
@@ -132,6 +150,10 @@ START_TEST(what_is_set_is_what_is_shown_and_nothing_else_moves)
             value = "interval";
         else if (!strcmp(key, "unclean.leader.election.enable"))
             value = "true";
+        else if (!strcmp(key, "cleanup.policy"))
+            value = "compact,delete";
+        else if (!strcmp(key, "min.cleanable.dirty.ratio"))
+            value = "0.25";
         ck_assert_int_eq(apply(key, value, &config, NULL), 0);
         topic_config_visit(&config, collect, &after);
         snprintf(line, sizeof line, "%s=%s", key, value);
@@ -165,11 +187,11 @@ START_TEST(settings_in_force_are_used_as_far_as_they_make_sense)
 {
     struct topic_config base = defaults(), config;
     struct znode_config_entry entries[] = {
-        {"cleanup.policy", "compact"}, {"retention.ms", "77"}, {"segment.bytes", "lots"}};
+        {"compression.type", "lz4"}, {"retention.ms", "77"}, {"segment.bytes", "lots"}};
     struct znode_config all = {entries, 3};
     struct brook_error error = {0};
     ck_assert_uint_eq(topic_config_apply_usable(&base, &all, &config, &error), 2);
-    ck_assert_ptr_nonnull(strstr(error.text, "cleanup.policy"));
+    ck_assert_ptr_nonnull(strstr(error.text, "compression.type"));
     ck_assert_int_eq(config.log.retention_ms, 77);
     ck_assert_int_eq(config.log.segment_bytes, base.log.segment_bytes);
 }

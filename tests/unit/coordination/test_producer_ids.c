@@ -84,10 +84,10 @@ START_TEST(ids_come_from_blocks_and_the_next_block_before_the_last_is_gone)
     begin();
     take(PRODUCER_IDS_PER_BLOCK - PRODUCER_IDS_LOW - 1);
     ck_assert_int_eq(taken[0], 0);
-    check_node("{\"version\": 1, \"broker\": 3, \"block_start\": \"0\", \"block_end\": \"999\"}");
+    check_node("{\"version\":1,\"broker\":3,\"block_start\":\"0\",\"block_end\":\"999\"}");
     take(1);
     caller_idle(&k, 100);
-    check_node("{\"version\": 1, \"broker\": 3, \"block_start\": \"1000\", \"block_end\": \"1999\"}");
+    check_node("{\"version\":1,\"broker\":3,\"block_start\":\"1000\",\"block_end\":\"1999\"}");
     /* Without ZooKeeper as many as are left. */
     fake_zookeeper_script(fake, (struct fake_rule){.op = FAKE_SYNC, .answer = FAKE_STALL, .times = 1});
     take(PRODUCER_IDS_LOW + PRODUCER_IDS_PER_BLOCK);

@@ -75,7 +75,7 @@ START_TEST(the_high_watermark_waits_for_the_other_replicas)
     struct inbox inbox;
     struct produce q;
     inbox_init(&inbox);
-    ck_assert_int_eq(partition_lead_with(p, 4, 0, 3), 0);
+    ck_assert_int_eq(partition_lead_with(p, 4, 0, 0, 3), 0);
     produce(p, &q, &inbox);
     ck_assert_int_eq(q.answers, 0);
     ck_assert_int_eq(marks_of(p).log_end, 1);
@@ -116,7 +116,7 @@ START_TEST(too_few_replicas_refuse_before_and_say_so_after)
     struct inbox inbox;
     struct produce first, second;
     inbox_init(&inbox);
-    ck_assert_int_eq(partition_lead_with(p, 4, 0, 2), 0);
+    ck_assert_int_eq(partition_lead_with(p, 4, 0, 0, 2), 0);
     partition_set_min_in_sync(p, 2);
     produce(p, &first, &inbox);
     ck_assert_int_eq(first.answers, 0);
@@ -176,7 +176,7 @@ START_TEST(a_follower_cuts_at_its_own_epoch_only)
     ck_assert_int_eq(partition_truncate(p, 4, 2, NULL), 0);
     ck_assert_int_eq(marks_of(p).high_watermark, 2);
     ck_assert_int_eq(replicate(p, 4, 4, 2, 0), 0);
-    ck_assert_int_eq(partition_lead_with(p, 5, 0, 2), 0);
+    ck_assert_int_eq(partition_lead_with(p, 5, 0, 0, 2), 0);
     ck_assert_int_eq(partition_truncate(p, 5, 0, NULL), -BROOK_E_FENCED_EPOCH); /* leaders do not */
     partition_unref(p);
 }
@@ -188,7 +188,6 @@ START_TEST(a_follower_left_behind_starts_over_where_the_leaders_log_begins)
     ck_assert_int_eq(partition_follow(p, 4), 0);
     ck_assert_int_eq(replicate(p, 4, 3, 0, 1), 0);
     ck_assert_int_eq(replicate(p, 4, 4, 2, 1), 0);
-    ck_assert_int_eq(partition_start_over(p, 4, 4, NULL), -BROOK_E_OFFSET_OUT_OF_RANGE);
     ck_assert_int_eq(partition_start_over(p, 4, 100, NULL), 0);
     ck_assert_int_eq(marks_of(p).log_start, 100);
     ck_assert_int_eq(marks_of(p).log_end, 100);
@@ -197,6 +196,12 @@ START_TEST(a_follower_left_behind_starts_over_where_the_leaders_log_begins)
     ck_assert_int_eq(replicate(p, 4, 4, 100, 101), 0);
     ck_assert_int_eq(marks_of(p).log_end, 102);
     ck_assert_int_eq(log_epoch_before(partition_log(p), 101), 4);
+    ck_assert_int_eq(partition_start_over(p, 4, 7, NULL), 0); /* nothing of it was the leader's */
+    ck_assert_int_eq(marks_of(p).log_start, 7);
+    ck_assert_int_eq(marks_of(p).log_end, 7);
+    ck_assert_int_eq(replicate(p, 4, 4, 7, 0), 0);
+    ck_assert_int_eq(partition_start_over(p, 4, 100, NULL), 0);
+    ck_assert_int_eq(replicate(p, 4, 4, 100, 0), 0);
     partition_unref(p);
     struct log_settings s = fixture_settings();
     struct log *log = fixture_open(fixture_log_path("over"), &s, &fixture_unclean);
@@ -222,7 +227,7 @@ START_TEST(readers_of_a_follower_are_woken_by_the_leaders_mark_and_by_its_end)
     ck_assert_int_eq(reader.offset, -1);
     reader = (struct partition_waiter){.offset = 2, .inbox = &inbox, .wake = count_wake};
     ck_assert(partition_wait(p, &reader));
-    ck_assert_int_eq(partition_lead_with(p, 5, 0, 2), 0);
+    ck_assert_int_eq(partition_lead_with(p, 5, 0, 0, 2), 0);
     inbox_drain(&inbox);
     ck_assert_int_eq(reader.offset, -1);
     partition_unref(p);
@@ -277,7 +282,7 @@ START_TEST(a_high_watermark_starts_where_the_checkpoint_says)
     ck_assert_int_eq(marks_of(p).high_watermark, 10);
     partition_start_at(p, -1);
     ck_assert_int_eq(marks_of(p).high_watermark, 0);
-    ck_assert_int_eq(partition_lead_with(p, 5, 8, 2), 0);
+    ck_assert_int_eq(partition_lead_with(p, 5, 0, 8, 2), 0);
     ck_assert_int_eq(marks_of(p).high_watermark, 8);
     partition_unref(p);
 }

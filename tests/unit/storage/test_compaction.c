@@ -3,13 +3,16 @@
 #include "broker/storage/directory.h"
 #include "broker/storage/key_map.h"
 #include "broker/storage/siphash.h"
+#include "broker/storage/throttle.h"
 #include "tests/support/faulty_io.h"
 #include "tests/support/keyed.h"
 #include "tests/unit/storage/fixture.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- parts ---------------------------------------------------------------------------------------------- */
@@ -99,6 +102,42 @@ START_TEST(what_may_be_compacted_ends_at_the_bound_and_at_what_is_young)
     ck_assert_int_eq(compaction_ppm(&d), 222222);
     d = compaction_measure(s, 3, 15);
     ck_assert_int_eq(d.dirty_bytes, 500);
+}
+END_TEST
+
+static void *take_for_ever(void *arg)
+{
+    throttle_take(arg, 3600); /* an hour's worth */
+    return throttle_take(arg, 1) ? arg : NULL;
+}
+
+START_TEST(a_throttle_keeps_its_rate_and_lets_go_when_stopped)
+{
+    struct throttle *t;
+    struct timespec before, after;
+    ck_assert_int_eq(throttle_new(-1, &t), 0);
+    ck_assert(throttle_take(t, SIZE_MAX));
+    throttle_free(t);
+
+    ck_assert_int_eq(throttle_new(1000000, &t), 0);
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    for (int i = 0; i < 10; i++)
+        ck_assert(throttle_take(t, 10000));
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    int64_t ms = (after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000;
+    ck_assert_int_ge(ms, 99); /* never faster; how much slower is the machine's affair */
+    throttle_free(t);
+
+    pthread_t thread;
+    void *got;
+    ck_assert_int_eq(throttle_new(1, &t), 0);
+    ck_assert(throttle_take(t, 0));
+    pthread_create(&thread, NULL, take_for_ever, t);
+    throttle_stop(t);
+    pthread_join(thread, &got);
+    ck_assert_ptr_null(got);
+    ck_assert(!throttle_take(t, 1));
+    throttle_free(t);
 }
 END_TEST
 
@@ -699,6 +738,7 @@ SUITE_MAIN("storage/compaction", SUITE_TEST(siphash_gives_the_values_of_its_auth
            SUITE_TEST(a_key_map_holds_as_much_as_its_memory_and_no_more),
            SUITE_TEST(a_key_map_is_no_larger_than_its_keys_ask_for),
            SUITE_TEST(segments_are_grouped_within_the_limits_of_one),
+           SUITE_TEST(a_throttle_keeps_its_rate_and_lets_go_when_stopped),
            SUITE_TEST(what_may_be_compacted_ends_at_the_bound_and_at_what_is_young),
            SUITE_TEST(the_last_of_a_key_stays_where_it_was),
            SUITE_TEST(the_active_segment_and_what_is_above_the_bound_stay),

@@ -398,7 +398,7 @@ START_TEST(checkpoints_are_merged_and_forgotten)
     struct data_dir *dir = open_dir(path);
     add_partition(dir, "a", 0);
     add_partition(dir, "b", 1);
-    struct data_dir_checkpoint both[] = {{"b", 1, 20, 2, 15}, {"a", 0, 10, -1, 8}, {"gone", 5, 1, 1, 1}};
+    struct data_dir_checkpoint both[] = {{"b", 1, 20, 2, 15, 12}, {"a", 0, 10, -1, 8, 0}, {"gone", 5, 1, 1, 1, 1}};
     ck_assert_int_eq(data_dir_checkpoint(dir, both, 3, NULL), 0);
     ck_assert_int_eq(data_dir_close(dir, false), 0);
     void *data;
@@ -407,17 +407,25 @@ START_TEST(checkpoints_are_merged_and_forgotten)
     ck_assert_mem_eq(data, "0\n2\na 0 10\nb 1 20\n", bytes);
     free(data);
 
+    bytes = fixture_load(path, "cleaner-offset-checkpoint", &data); /* without those never compacted */
+    ck_assert_uint_eq(bytes, strlen("0\n1\nb 1 12\n"));
+    ck_assert_mem_eq(data, "0\n1\nb 1 12\n", bytes);
+    free(data);
+
     dir = open_dir(path);
     ck_assert_int_eq(find(dir, "a", 0)->hint.recovery_point, 10);
+    ck_assert_int_eq(find(dir, "a", 0)->hint.cleaned_offset, -1);
+    ck_assert_int_eq(find(dir, "b", 1)->hint.cleaned_offset, 12);
     ck_assert_int_eq(find(dir, "a", 0)->hint.start_offset, -1);
     ck_assert_int_eq(find(dir, "b", 1)->hint.start_offset, 2);
     ck_assert_int_eq(find(dir, "b", 1)->high_watermark, 15);
     struct data_dir_checkpoint one[] = {
-        {"a", 0, 11, 3, 9}}; /* b was not opened in this run: it keeps its own */
+        {"a", 0, 11, 3, 9, 7}}; /* b was not opened in this run: it keeps its own */
     ck_assert_int_eq(data_dir_checkpoint(dir, one, 1, NULL), 0);
     ck_assert_int_eq(data_dir_close(dir, false), 0);
     dir = open_dir(path);
     ck_assert_int_eq(find(dir, "a", 0)->hint.recovery_point, 11);
+    ck_assert_int_eq(find(dir, "a", 0)->hint.cleaned_offset, 7);
     ck_assert_int_eq(find(dir, "b", 1)->hint.recovery_point, 20);
     ck_assert_int_eq(data_dir_forget(dir, "b", 1), 0);
     ck_assert_int_eq(data_dir_forget(dir, "never", 1), 0);

@@ -28,7 +28,7 @@ static void make(void)
     for (int i = 0; i < 30; i++)
         fixture_append(log, 1, T0 + i, 200);
     ck_assert_int_eq(log_close(log), 0);
-    struct data_dir_checkpoint all = {"a", 0, 30, 2, 25};
+    struct data_dir_checkpoint all = {"a", 0, 30, 2, 25, 12};
     ck_assert_int_eq(data_dir_checkpoint(dir, &all, 1, NULL), 0);
     ck_assert_int_eq(data_dir_write_topic_id(dir, "a", 0, (const uint8_t[16]){1, 2, 3}), 0);
     ck_assert_int_eq(data_dir_close(dir, true), 0);
@@ -121,6 +121,12 @@ static void high_watermark_is_unknown(const struct start *t)
     ck_assert_uint_eq(t->warnings, 1);
 }
 
+static void cleaned_offset_is_unknown(const struct start *t)
+{
+    ck_assert_int_eq(t->found.hint.cleaned_offset, -1);
+    ck_assert_uint_eq(t->warnings, 1);
+}
+
 START_TEST(bad_offset_checkpoints_mean_not_known)
 {
     make();
@@ -135,6 +141,8 @@ START_TEST(bad_offset_checkpoints_mean_not_known)
     each_bad_form(root, "log-start-offset-checkpoint", start_offset_is_unknown);
     make();
     each_bad_form(root, "replication-offset-checkpoint", high_watermark_is_unknown);
+    make();
+    each_bad_form(root, "cleaner-offset-checkpoint", cleaned_offset_is_unknown);
 }
 END_TEST
 

@@ -1,4 +1,4 @@
-#include "client/resolver.h"
+#include "proto/wire/resolver.h"
 
 #include "proto/base/err.h"
 

@@ -4,8 +4,8 @@
  * answer is posted to an inbox. A lookup that is given up is left to end by itself: nothing ever waits for
  * one.
  */
-#ifndef BROOK_CLIENT_RESOLVER_H
-#define BROOK_CLIENT_RESOLVER_H
+#ifndef BROOK_WIRE_RESOLVER_H
+#define BROOK_WIRE_RESOLVER_H
 
 #include "proto/base/inbox.h"
 

@@ -1,0 +1,240 @@
+/* Roles: hosting's part in replication. What a partition's state asks for is replica's to decide and to carry out; here the
+ * fetchers are told, and people.
+ */
+#include "broker/cluster/hosting_internal.h"
+#include "proto/base/clock.h"
+#include "proto/base/diag.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void tell_role(const struct hosted *h, int32_t epoch, const char *what, int32_t broker_id)
+{
+    char subject[HOSTED_SUBJECT_BYTES];
+    int64_t end = log_end_offset(partition_log(h->partition));
+    hosted_subject(h, epoch, subject);
+    if (broker_id >= 0)
+        diag_log(h->hosting->diag, DIAG_INFO, subject, "%s broker %" PRId32 " from offset %" PRId64, what, broker_id,
+                 end);
+    else
+        diag_log(h->hosting->diag, DIAG_INFO, subject, "%s from offset %" PRId64, what, end);
+}
+
+static void ended_leading(struct hosted *h, const char *why)
+{
+    char subject[HOSTED_SUBJECT_BYTES];
+    if (h->led_epoch >= 0)
+        diag_log(h->hosting->diag, DIAG_INFO, hosted_subject(h, h->led_epoch, subject), "stopped leading: %s", why);
+    h->led_epoch = -1;
+}
+
+static void stop_fetching(struct hosted *h)
+{
+    h->is_follow_due = false;
+    if (h->followed < 0)
+        return;
+    h->followed = -1;
+    if (h->hosting->fetchers) /* none are left when all is closed */
+        fetchers_stop(h->hosting->fetchers, h->replica);
+}
+
+void hosted_resign(struct hosted *h, const char *why)
+{
+    stop_fetching(h);
+    replica_resign(h->replica);
+    ended_leading(h, why);
+}
+
+/* ---- following ---------------------------------------------------------------------------------------- */
+
+static const struct image_broker *find_broker(const struct image *image, int32_t broker_id)
+{
+    size_t count;
+    const struct image_broker *brokers = image_brokers(image, &count);
+    for (size_t i = 0; i < count; i++)
+        if (brokers[i].broker_id == broker_id)
+            return &brokers[i];
+    return NULL;
+}
+
+/* The leader may not be registered at this moment: its address comes with it. */
+static void start_fetching(struct hosted *h, const struct image *image, int32_t leader, int32_t leader_epoch)
+{
+    struct hosting *hosting = h->hosting;
+    const struct image_broker *broker = find_broker(image, leader);
+    h->is_follow_due = true;
+    if (!broker)
+        return;
+    struct fetcher_leader at = {leader, broker->node.host, (uint16_t)broker->node.port};
+    if (fetchers_follow(hosting->fetchers, h->replica, &at, leader_epoch, hosting->broker_epoch) < 0)
+        return;
+    h->is_follow_due = false;
+    h->followed = leader;
+    h->followed_as = hosting->broker_epoch;
+}
+
+/* ---- what the state asks for -------------------------------------------------------------------------- */
+
+static void take_brokers(struct hosted *h, const struct image *image, const struct znode_replicas *replicas)
+{
+    for (int32_t i = 0; i < replicas->count; i++) {
+        const struct image_broker *broker = find_broker(image, replicas->brokers[i]);
+        replica_take_broker(h->replica, replicas->brokers[i], broker ? broker->node.broker_epoch : -1,
+                            broker && broker->node.draining);
+    }
+}
+
+static void change(struct hosted *h, const struct image_topic *topic, const struct replica_step *step)
+{
+    struct partition_marks marks;
+    partition_marks(h->partition, &marks);
+    if (step->duty != REPLICA_LEAD)
+        ended_leading(h, "ZooKeeper names another leader, or none");
+    if (step->duty != REPLICA_FOLLOW)
+        stop_fetching(h);
+    if (step->duty == REPLICA_LEAD && marks.is_leader) {
+        h->epoch_before = h->led_epoch = step->leader_epoch;
+        tell_role(h, step->leader_epoch, "leading", -1);
+    } else if (step->duty == REPLICA_FOLLOW && marks.is_follower) {
+        tell_role(h, step->leader_epoch, "following", step->leader);
+        start_fetching(h, topic->image, step->leader, step->leader_epoch);
+    }
+}
+
+static bool is_in_sync(const struct hosting *hosting, const struct znode_state *state)
+{
+    for (int32_t i = 0; i < state->isr_count; i++)
+        if (state->isr[i] == hosting->broker_id)
+            return true;
+    return false;
+}
+
+static void refuse(const struct hosted *h, const struct znode_state *state)
+{
+    char subject[HOSTED_SUBJECT_BYTES];
+    diag_log(h->hosting->diag, DIAG_WARN, hosted_subject(h, state->leader_epoch, subject),
+             "the state in ZooKeeper is older than what this broker or its log has seen: not followed");
+}
+
+static void look(struct hosted *h)
+{
+    if (h->hosting->events.look)
+        h->hosting->events.look(h->hosting->events.arg, h->topic, h->number, h->replica);
+}
+
+void hosted_follow_role(struct hosted *h, const struct image_topic *topic)
+{
+    struct hosting *hosting = h->hosting;
+    const struct image_partition *p = &topic->partitions[h->number];
+    struct znode_state state;
+    struct replica_step step;
+    if (!image_partition_state(p, &state))
+        return hosted_resign(h, "the partition has no state");
+    bool is_barred = state.leader == hosting->broker_id && state.leader_epoch <= h->barred_epoch;
+    if (is_barred)
+        return hosted_resign(h, "records of this epoch were lost here");
+    const struct replica_news news = {.state = &state,
+                                      .version = p->version,
+                                      .replicas = &topic->node.replicas[h->number],
+                                      .broker_epoch = hosting->broker_epoch,
+                                      .is_assigned = true,
+                                      .min_in_sync = topic->config.min_insync_replicas,
+                                      .now_ms = clock_boot_ms()};
+    replica_set_catching_up(h->replica, !is_in_sync(hosting, &state));
+    enum replica_verdict verdict = replica_take_news(h->replica, &news, &step);
+    if (verdict == REPLICA_REFUSE)
+        return refuse(h, &state);
+    if (verdict == REPLICA_CHANGE)
+        change(h, topic, &step);
+    else if (step.duty == REPLICA_FOLLOW && (h->is_follow_due || h->followed_as != hosting->broker_epoch))
+        start_fetching(h, topic->image, step.leader, step.leader_epoch);
+    if (step.duty == REPLICA_LEAD) {
+        take_brokers(h, topic->image, news.replicas);
+        look(h);
+    }
+}
+
+void hosting_take_brokers(struct hosting *hosting, const struct image *image)
+{
+    for (struct hosted *h = hosting->table; h; h = h->hh.next) {
+        const struct image_topic *topic = h->status == HOSTED_OPEN ? image_find(image, h->topic) : NULL;
+        if (topic && topic_id_equal(&topic->node.topic_id, &h->topic_id) &&
+            h->number < topic->node.partitions_count && !h->is_unwanted &&
+            (h->led_epoch >= 0 || h->followed >= 0 || h->is_follow_due))
+            hosted_follow_role(h, topic);
+    }
+}
+
+/* ---- the in-sync replicas ------------------------------------------------------------------------------- */
+
+static void on_wants_look(void *arg, struct replica *replica)
+{
+    struct hosting *hosting = arg;
+    struct partition *p = replica_partition(replica);
+    if (hosting->events.look)
+        hosting->events.look(hosting->events.arg, partition_topic(p), partition_number(p), replica);
+}
+
+int64_t hosting_check_lag(struct hosting *hosting, int64_t now_ms)
+{
+    if (now_ms < hosting->next_lag_ms)
+        return hosting->next_lag_ms;
+    int64_t every_ms = hosting->replica.lag_ms_max / 4;
+    hosting->next_lag_ms = now_ms + (every_ms < 50 ? 50 : every_ms > 1000 ? 1000 : every_ms);
+    for (struct hosted *h = hosting->table; h; h = h->hh.next)
+        if (h->status == HOSTED_OPEN && h->led_epoch >= 0)
+            look(h);
+    return hosting->next_lag_ms;
+}
+
+void hosting_set_quota(struct hosting *hosting, int64_t bytes_per_s)
+{
+    if (hosting->fetchers)
+        fetchers_set_quota(hosting->fetchers, bytes_per_s);
+}
+
+/* ---- cuts ------------------------------------------------------------------------------------------------- */
+
+static struct host_dir *dir_of(void *arg, struct partition *p)
+{
+    (void)arg;
+    return partition_owner(p);
+}
+
+static int begin_cut(void *arg, struct partition *p, int64_t offset)
+{
+    struct host_dir *dir = dir_of(arg, p);
+    pthread_mutex_lock(&dir->lock);
+    int err = data_dir_lower_recovery_point(dir->dir, partition_topic(p), partition_number(p), offset);
+    if (err)
+        pthread_mutex_unlock(&dir->lock);
+    return err;
+}
+
+static void end_cut(void *arg, struct partition *p)
+{
+    pthread_mutex_unlock(&dir_of(arg, p)->lock);
+}
+
+int hosting_start_replication(struct hosting *hosting, const struct hosting_settings *settings)
+{
+    const struct hosting_replication *r = &settings->replication;
+    hosting->replica = (struct replica_settings){.broker_id = settings->broker_id,
+                                                 .lag_ms_max = r->lag_ms_max,
+                                                 .inbox = hosting->inbox,
+                                                 .wants_look = on_wants_look,
+                                                 .arg = hosting};
+    const struct fetcher_settings fetchers = {.broker_id = settings->broker_id,
+                                              .threads = r->fetchers < 1 ? 1 : r->fetchers,
+                                              .bytes_max = r->fetch_bytes_max,
+                                              .partition_bytes_max = r->fetch_partition_bytes,
+                                              .wait_ms_max = r->fetch_wait_ms_max,
+                                              .request_timeout_ms = r->fetch_timeout_ms,
+                                              .frame_bytes_max = r->frame_bytes_max,
+                                              .software = r->software,
+                                              .diag = settings->diag,
+                                              .begin_cut = begin_cut,
+                                              .end_cut = end_cut,
+                                              .arg = hosting};
+    return fetchers_new(&fetchers, &hosting->fetchers);
+}

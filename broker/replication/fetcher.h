@@ -1,0 +1,61 @@
+/* The fetchers: threads that pull from leaders and append what comes to the partitions followed here.
+ *
+ * Each thread has an event loop, a connection and a pull session per leader, and the partitions that fall to it; an
+ * append that waits for the disk holds up that thread and no client. A partition that fails backs off alone. What to do
+ * next about a partition is follower_state's to decide; whom to follow, the caller's.
+ * All functions: one thread (the cluster thread); they never wait.
+ */
+#ifndef BROOK_REPLICATION_FETCHER_H
+#define BROOK_REPLICATION_FETCHER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct diag;
+struct fetchers;
+struct partition;
+struct replica;
+
+#define FETCHER_THREADS_MAX 64
+
+struct fetcher_settings {
+    int32_t broker_id;
+    int threads;                  /* num.replica.fetchers */
+    uint32_t bytes_max;           /* of one answer: replica.fetch.response.max.bytes */
+    uint32_t partition_bytes_max; /* of one partition in it: replica.fetch.max.bytes */
+    uint32_t wait_ms_max;         /* replica.fetch.wait.max.ms */
+    int request_timeout_ms;       /* replica.socket.timeout.ms: on top of the wait */
+    uint32_t frame_bytes_max;
+    const char *software;   /* borrowed */
+    const struct diag *diag; /* borrowed */
+    /* A log is about to be cut to `offset`: see to it that no checkpoint on stable storage says it was synced beyond,
+     * until end_cut. On a fetcher's thread, may wait for the disk. Returns 0, or a storage error: then there is no
+     * end_cut, and it is tried again later. NULL: nobody keeps any. */
+    int (*begin_cut)(void *arg, struct partition *partition, int64_t offset);
+    void (*end_cut)(void *arg, struct partition *partition);
+    void *arg;
+};
+
+/* Returns 0, -BROOK_E_NOMEM or -BROOK_E_IO. */
+int fetchers_new(const struct fetcher_settings *settings, struct fetchers **ret_fetchers);
+/* End the threads and wait for them: an append under way comes to its end. No reference to a replica is left. NULL is
+ * fine. */
+void fetchers_free(struct fetchers *f);
+
+/* Where brokers are. Addresses are copied; a changed one counts from the next connection on. */
+struct fetcher_leader {
+    int32_t broker_id;
+    const char *host;
+    uint16_t port;
+};
+/* Follow at `leader_epoch` (the replica's partition follows at it already), as the registration `broker_epoch` of this
+ * broker. Replaces what was said of the replica before. Returns 0 or -BROOK_E_NOMEM: then nothing changes. */
+int fetchers_follow(struct fetchers *f, struct replica *replica, const struct fetcher_leader *leader,
+                    int32_t leader_epoch, int64_t broker_epoch);
+/* Follow no more. The reference is let go of a little later. -BROOK_E_NOMEM: it still goes on, harmlessly, since the
+ * partition does not follow. */
+int fetchers_stop(struct fetchers *f, struct replica *replica);
+/* Bytes per second that replicas of this process may take in while they catch up (replica_set_catching_up()); 0: as
+ * many as come. */
+void fetchers_set_quota(struct fetchers *f, int64_t bytes_per_s);
+#endif

@@ -1,0 +1,318 @@
+/* What an answer means for the partition's log: appended, cut, begun anew, or left alone for a while. */
+#include "broker/replication/fetcher_internal.h"
+#include "proto/base/clock.h"
+#include "proto/base/diag.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SECOND_NS ((int64_t)1000000000)
+
+/* ---- questions to follower_state, asked under the log's lock ------------------------------------------ */
+
+struct question {
+    void (*ask)(struct question *q, const struct epoch_history *history);
+    struct fetch_entry *e;
+    struct leader_pull pull;
+    struct epoch_end answer;
+    int64_t safe_end;
+    int64_t offset; /* asked for; or the leader's log start */
+    int64_t log_start;
+    int64_t log_end;
+    int32_t current_epoch;
+    int32_t asked;
+    int error;
+    bool result;
+};
+
+static void look(void *arg, const struct epochs *epochs, int64_t start_offset, int64_t end_offset)
+{
+    struct question *q = arg;
+    struct epoch_history history = {epochs->entries, epochs->count, start_offset, end_offset};
+    q->log_start = start_offset;
+    q->log_end = end_offset;
+    if (q->ask)
+        q->ask(q, &history);
+}
+
+static void ask(struct question *q)
+{
+    log_look_at_epochs(partition_log(q->e->partition), look, q);
+}
+
+static void ask_pull(struct question *q, const struct epoch_history *history)
+{
+    follower_state_pull(&q->e->state, history, q->e->link->thread->fetchers->s.broker_id, q->e->broker_epoch,
+                        q->safe_end, &q->pull);
+}
+
+static void ask_may_append(struct question *q, const struct epoch_history *history)
+{
+    q->result = follower_state_may_append(&q->e->state, history, q->current_epoch, q->offset);
+}
+
+static void ask_refused(struct question *q, const struct epoch_history *history)
+{
+    follower_state_refused(&q->e->state, history, q->current_epoch, q->error, q->offset);
+}
+
+static void ask_epoch_end(struct question *q, const struct epoch_history *history)
+{
+    q->result = follower_state_epoch_end(&q->e->state, history, q->current_epoch, q->asked, &q->answer);
+}
+
+static void ask_cut(struct question *q, const struct epoch_history *history)
+{
+    follower_state_cut(&q->e->state, history);
+}
+
+/* ---- the safe end ---------------------------------------------------------------------------------------- */
+
+static void on_safe(struct partition_waiter *w)
+{
+    struct fetch_entry *e = CONTAINER_OF(w, struct fetch_entry, safe);
+    e->is_waiting_safe = false;
+    if (e->place == FETCH_NAMED)
+        fetch_entry_move(e, FETCH_DUE);
+}
+
+/* When more of the log has reached the disk, the leader has to know. */
+static void wait_for_safe_end(struct fetch_entry *e, const struct partition_marks *marks)
+{
+    if (e->is_waiting_safe || marks->safe_end >= marks->log_end || e->safe.posted)
+        return;
+    e->safe = (struct partition_waiter){.offset = marks->safe_end,
+                                        .end = PARTITION_SAFE_END,
+                                        .inbox = &e->link->thread->inbox,
+                                        .wake = on_safe};
+    e->is_waiting_safe = partition_wait(e->partition, &e->safe);
+}
+
+void fetch_entry_pull(struct fetch_entry *e, struct leader_pull *ret)
+{
+    struct partition_marks marks;
+    partition_marks(e->partition, &marks);
+    struct question q = {.ask = ask_pull, .e = e, .safe_end = marks.safe_end};
+    ask(&q);
+    wait_for_safe_end(e, &marks);
+    *ret = q.pull;
+}
+
+/* ---- cutting ------------------------------------------------------------------------------------------------ */
+
+static void tell_cut(struct fetch_entry *e, const struct question *q, int64_t high_watermark)
+{
+    char subject[288];
+    snprintf(subject, sizeof subject, "partition=%s/%" PRId32 " epoch=%" PRId32, partition_topic(e->partition),
+             e->key.number, e->state.leader_epoch);
+    if (e->state.cut < high_watermark)
+        diag_log(e->link->thread->fetchers->s.diag, DIAG_ERROR, subject,
+                 "cutting the log from %" PRId64 " to %" PRId64 ": records below the high watermark %" PRId64
+                 " are lost, which only an unclean election does",
+                 q->log_end, e->state.cut, high_watermark);
+    else
+        diag_log(e->link->thread->fetchers->s.diag, DIAG_INFO, subject,
+                 "cutting the log from %" PRId64 " to %" PRId64 ", where it parts from the leader's", q->log_end,
+                 e->state.cut);
+}
+
+/* Cut the log to `offset`, or with `over` begin it anew there. */
+static int shorten(struct fetch_entry *e, int64_t lowest, int64_t offset, bool over)
+{
+    const struct fetcher_settings *s = &e->link->thread->fetchers->s;
+    struct brook_error error = {0};
+    int err = s->begin_cut ? s->begin_cut(s->arg, e->partition, lowest) : 0;
+    if (!err) {
+        err = over ? partition_start_over(e->partition, e->state.leader_epoch, offset, &error)
+                   : partition_truncate(e->partition, e->state.leader_epoch, offset, &error);
+        if (s->begin_cut)
+            s->end_cut(s->arg, e->partition);
+    }
+    if (err)
+        fetch_entry_back_off(e, -err, error.text);
+    return err;
+}
+
+static int cut(struct fetch_entry *e)
+{
+    struct partition_marks marks;
+    struct question q = {.e = e};
+    partition_marks(e->partition, &marks);
+    ask(&q);
+    tell_cut(e, &q, marks.high_watermark);
+    int err = shorten(e, e->state.cut, e->state.cut, e->state.cut < q.log_start);
+    if (err)
+        return err;
+    q.ask = ask_cut;
+    ask(&q);
+    return 0;
+}
+
+/* The leader's log begins above our end: what we have is of no use to anybody. */
+static int skip(struct fetch_entry *e)
+{
+    struct question q = {.e = e};
+    ask(&q);
+    return e->state.start <= q.log_end ? 0 : shorten(e, q.log_start, e->state.start, true);
+}
+
+void fetch_entry_continue(struct fetch_entry *e)
+{
+    if (e->state.phase == FOLLOWER_CUT && cut(e) != 0)
+        return;
+    if (e->state.phase == FOLLOWER_PULL && skip(e) != 0)
+        return;
+    /* FOLLOWER_IDLE: a newer state brings a new order. */
+    fetch_entry_move(e, e->state.phase == FOLLOWER_IDLE ? FETCH_WAITING : FETCH_DUE);
+}
+
+/* ---- appending ------------------------------------------------------------------------------------------- */
+
+struct run {
+    struct log_batch batches[FETCHER_BATCHES_MAX];
+    size_t count;
+    size_t bytes;
+};
+
+/* The whole batches at the front of `records`, all checked. Returns 0 or what is wrong with the next one. */
+static int read_run(uint8_t *records, size_t bytes, int32_t epoch_max, struct run *ret)
+{
+    ret->count = ret->bytes = 0;
+    while (ret->count < FETCHER_BATCHES_MAX) {
+        struct log_batch *b = &ret->batches[ret->count];
+        int r = batch_read_header(records + ret->bytes, bytes - ret->bytes, &b->header);
+        if (r == -BROOK_E_AGAIN)
+            return 0; /* a partial one at the end */
+        if (r == 0)
+            r = batch_check_crc(records + ret->bytes, &b->header);
+        if (r == 0 && b->header.leader_epoch > epoch_max)
+            r = -BROOK_E_UNKNOWN_EPOCH;
+        if (r < 0)
+            return r;
+        b->data = records + ret->bytes;
+        ret->bytes += b->header.total_bytes;
+        ret->count++;
+    }
+    return 0;
+}
+
+static int append(struct fetch_entry *e, uint8_t *records, size_t bytes, int64_t high_watermark,
+                  struct brook_error *error)
+{
+    static _Thread_local struct run run;
+    size_t done = 0;
+    int r, bad;
+    do {
+        bad = read_run(records + done, bytes - done, e->state.leader_epoch, &run);
+        r = partition_append_replicated(e->partition, e->state.leader_epoch, run.batches, run.count, high_watermark,
+                                        error);
+        done += run.bytes;
+    } while (r == 0 && bad == 0 && run.count == FETCHER_BATCHES_MAX);
+    if (r == 0 && bad < 0)
+        r = brook_error_set(error, -bad, "the batch at byte %zu of what the leader sent: %s", done,
+                            brook_error_text(bad));
+    return r;
+}
+
+/* Those that catch up wait when they have taken more than their share, so that those in sync have the rest. */
+static void charge(struct fetch_entry *e, size_t bytes)
+{
+    struct fetch_thread *t = e->link->thread;
+    int64_t rate = atomic_load_explicit(&t->fetchers->quota_bytes_per_s, memory_order_relaxed);
+    if (rate <= 0 || !bytes || !replica_is_catching_up(e->replica))
+        return;
+    rate = rate / t->fetchers->threads_count + 1;
+    int64_t now_ns = clock_boot_ns(), waited_ns = now_ns - t->quota_ns;
+    int64_t gained = waited_ns >= SECOND_NS ? rate : waited_ns / 1000 * rate / 1000000;
+    t->quota_bytes = t->quota_bytes + gained < rate ? t->quota_bytes + gained : rate;
+    t->quota_ns = now_ns;
+    t->quota_bytes -= (int64_t)bytes;
+    if (t->quota_bytes >= 0)
+        return;
+    int64_t owed = -t->quota_bytes;
+    e->retry_ns = now_ns + owed / rate * SECOND_NS + owed % rate * 1000000 / rate * 1000;
+    fetch_entry_move(e, FETCH_WAITING);
+}
+
+static void went_well(struct fetch_entry *e)
+{
+    e->failures = 0;
+    if (!e->told)
+        return;
+    char subject[288];
+    snprintf(subject, sizeof subject, "partition=%s/%" PRId32 " epoch=%" PRId32, partition_topic(e->partition),
+             e->key.number, e->state.leader_epoch);
+    diag_log(e->link->thread->fetchers->s.diag, DIAG_INFO, subject, "following broker %" PRId32 " again",
+             e->state.leader);
+    e->told = 0;
+}
+
+static void take_refusal(struct fetch_entry *e, const Brook__PulledPartition *part, int code)
+{
+    struct question q = {.ask = ask_refused,
+                         .e = e,
+                         .current_epoch = e->state.leader_epoch,
+                         .error = -code,
+                         .offset = part->log_start_offset};
+    enum follower_phase before = e->state.phase;
+    int64_t start_before = e->state.start;
+    ask(&q);
+    if (e->state.phase != before || e->state.start != start_before) {
+        fetch_entry_continue(e);
+        return;
+    }
+    struct brook_error error = {0};
+    envelope_status_read(part->status, &error);
+    fetch_entry_back_off(e, code, error.text);
+}
+
+void fetch_entry_take(struct fetch_entry *e, const Brook__PulledPartition *part, uint8_t *records)
+{
+    int code = envelope_status_code(part->status);
+    if (code) {
+        take_refusal(e, part, code);
+        return;
+    }
+    struct brook_error error = {0};
+    struct question q = {
+        .ask = ask_may_append, .e = e, .current_epoch = e->state.leader_epoch, .offset = e->pulled_offset};
+    ask(&q);
+    if (!q.result) {
+        fetch_entry_continue(e);
+        return;
+    }
+    int r = append(e, records, part->records_bytes, part->high_watermark, &error);
+    if (r == -BROOK_E_FENCED_EPOCH) {
+        fetch_entry_move(e, FETCH_WAITING); /* until its order comes */
+        e->state.phase = FOLLOWER_IDLE;
+    } else if (r < 0) {
+        fetch_entry_back_off(e, -r, error.text);
+    } else if (part->records_bytes > 0) { /* else the leader has it named still */
+        went_well(e);
+        fetch_entry_move(e, FETCH_DUE);
+        charge(e, part->records_bytes);
+    } else {
+        went_well(e);
+    }
+}
+
+void fetch_entry_take_epoch_end(struct fetch_entry *e, int32_t current_epoch, int32_t asked, const Brook__EpochEnd *end)
+{
+    int code = envelope_status_code(end->status);
+    struct question q = {.e = e, .current_epoch = current_epoch, .asked = asked, .error = -code};
+    enum follower_phase before = e->state.phase;
+    if (code) {
+        q.ask = ask_refused;
+        ask(&q);
+        if (e->state.phase == before)
+            fetch_entry_back_off(e, code, NULL);
+        else
+            fetch_entry_continue(e);
+        return;
+    }
+    q.ask = ask_epoch_end;
+    q.answer = (struct epoch_end){end->epoch, end->end_offset};
+    ask(&q);
+    fetch_entry_continue(e);
+}

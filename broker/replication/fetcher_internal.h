@@ -1,0 +1,137 @@
+/* Inside of the fetchers, shared by fetcher*.c and by nobody else. Everything but the orders is one thread's. */
+#ifndef BROOK_REPLICATION_FETCHER_INTERNAL_H
+#define BROOK_REPLICATION_FETCHER_INTERNAL_H
+
+#include "broker/partition/partition.h"
+#include "broker/replication/fetcher.h"
+#include "broker/replication/follower_state.h"
+#include "broker/replication/replica.h"
+#include "proto/base/inbox.h"
+#include "proto/wire/channel.h"
+#include "proto/wire/resolver.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/queue.h>
+#include <uthash.h>
+
+#define FETCHER_BACKOFF_MS_MIN 20
+#define FETCHER_BACKOFF_MS_MAX 1000
+#define FETCHER_CONNECT_TIMEOUT_MS 5000
+/* Partitions named in one request. */
+#define FETCHER_NAMES_MAX 5000
+/* Batches appended in one go. */
+#define FETCHER_BATCHES_MAX 512
+
+struct event;
+struct event_base;
+
+struct fetch_key {
+    uint8_t topic_id[16];
+    int32_t number;
+};
+
+/* A partition that is followed. In one of its link's lists: due (to be named in the next pull), asking (EpochEnd),
+ * waiting (until retry_ns); or in none, when the leader has it named and has nothing yet. */
+enum fetch_place { FETCH_NAMED, FETCH_DUE, FETCH_ASKING, FETCH_WAITING };
+
+struct fetch_entry {
+    struct fetch_key key;
+    UT_hash_handle hh;
+    struct fetch_link *link;
+    struct replica *replica; /* a reference */
+    struct partition *partition;
+    struct follower_state state;
+    int64_t broker_epoch;
+    enum fetch_place place;
+    TAILQ_ENTRY(fetch_entry) in_place;
+    uint64_t session;      /* that knows it; 0: none */
+    int64_t pulled_offset; /* as named last */
+    unsigned failures;     /* in a row */
+    int64_t retry_ns;
+    int told; /* the failure that was said */
+    bool is_waiting_safe;
+    struct partition_waiter safe; /* for the disk, where the topic says fsync */
+    struct inbox_item grave;
+};
+TAILQ_HEAD(fetch_entries, fetch_entry);
+
+/* The connection to one leader. */
+struct fetch_link {
+    struct fetch_link *next;
+    struct fetch_thread *thread;
+    int32_t broker_id;
+    char *host;
+    uint16_t port;
+    struct channel *channel;
+    struct lookup *lookup; /* under way */
+    bool is_ready;
+    bool is_down_told;
+    unsigned failures;
+    int64_t retry_ns;
+    size_t entries_count;
+    struct fetch_entries lists[FETCH_WAITING + 1];
+    uint64_t session; /* ours: counts sessions of this link, from 1 */
+    uint32_t session_id;
+    int32_t session_epoch;
+    bool is_first_out; /* the session's first pull is under way: its id is still to come */
+    unsigned pulls_in_flight;
+    int64_t broker_epoch; /* of this broker, as the entries were ordered with */
+    struct fetch_key *forgets; /* named in this session, and not followed any more */
+    size_t forgets_count, forgets_capacity;
+};
+
+struct fetch_thread {
+    struct fetchers *fetchers;
+    pthread_t thread;
+    bool is_started;
+    struct event_base *base;
+    struct event *mail;
+    struct event *timer;
+    struct inbox inbox;
+    struct pool *pool;
+    struct arena *arena;
+    struct fetch_link *links;
+    struct fetch_entry *entries;
+    bool is_stopping;
+    int64_t quota_bytes; /* that those catching up may take in now; refilled by time, overdrawn by one answer */
+    int64_t quota_ns;    /* as of then */
+    uint64_t random;
+};
+
+struct fetchers {
+    struct fetcher_settings s;
+    _Atomic int64_t quota_bytes_per_s;
+    int threads_count;
+    struct fetch_thread threads[];
+};
+
+/* fetcher.c */
+void fetch_entry_move(struct fetch_entry *e, enum fetch_place place);
+/* Try again later, this partition alone; `why` is said once until it goes well again. */
+void fetch_entry_back_off(struct fetch_entry *e, int code, const char *why);
+int64_t fetcher_backoff_ns(struct fetch_thread *t, unsigned failures);
+
+/* fetcher_link.c */
+struct fetch_link *fetch_link_of(struct fetch_thread *t, const struct fetcher_leader *leader); /* NULL: no memory */
+void fetch_link_free(struct fetch_link *link);
+/* Do what is due: connect, ask, pull. Returns when to look again (clock_boot_ns()), INT64_MAX: not by time. */
+int64_t fetch_link_run(struct fetch_link *link, int64_t now_ns);
+/* A new session: all are to be named anew. */
+void fetch_link_restart_session(struct fetch_link *link);
+
+/* fetcher_pull.c */
+/* Send a pull, if one is due. */
+void fetch_link_pull(struct fetch_link *link);
+/* Ask EpochEnd for those that have to. */
+void fetch_link_ask(struct fetch_link *link);
+
+/* fetcher_apply.c */
+/* The leader's answer about one partition. `records` is good during the call. */
+void fetch_entry_take(struct fetch_entry *e, const Brook__PulledPartition *part, uint8_t *records);
+void fetch_entry_take_epoch_end(struct fetch_entry *e, int32_t current_epoch, int32_t asked, const Brook__EpochEnd *end);
+/* Go on with what follower_state says, and into the list that goes with it. */
+void fetch_entry_continue(struct fetch_entry *e);
+/* Fill what the next pull says of the partition. */
+void fetch_entry_pull(struct fetch_entry *e, struct leader_pull *ret);
+#endif
