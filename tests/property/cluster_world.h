@@ -38,7 +38,7 @@
     X(LATEST, 89, "`latest` is answered before the high watermark has reached the epoch's start") \
     X(OLD_STATE, 5936, "a broker acts on a state older than the one it acts on") \
     X(OLD_LIFE, 51, "a broker leads by a state that lists an earlier life of it") \
-    X(FENCED_PULL, 456035, "a pull of an older leader epoch counts") \
+    X(FENCED_PULL, 264938, "a pull of an older leader epoch counts") \
     X(REMEMBER, 3, "an epoch counts as acted on when the change has begun")
 
 enum cluster_rule {
