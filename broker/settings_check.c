@@ -74,16 +74,11 @@ static void check_sizes(const struct settings *s, struct settings_faults *faults
 
 static void check_replicas(const struct settings *s, struct settings_faults *faults)
 {
-    if (s->default_replication_factor > CLUSTER_REPLICAS_MAX)
+    if (s->min_insync_replicas > s->default_replication_factor)
         settings_fault(faults,
-                       "default.replication.factor=%" PRId32
-                       ": a partition has at most %d replicas",
-                       s->default_replication_factor, CLUSTER_REPLICAS_MAX);
-    if (s->min_insync_replicas > CLUSTER_REPLICAS_MAX)
-        settings_fault(faults,
-                       "min.insync.replicas=%" PRId32
-                       ": acks=all could never succeed, a partition has at most %d replicas",
-                       s->min_insync_replicas, CLUSTER_REPLICAS_MAX);
+                       "min.insync.replicas=%" PRId32 ": more than default.replication.factor=%" PRId32
+                       ": nothing could be written with acks=all to a topic that says nothing of both",
+                       s->min_insync_replicas, s->default_replication_factor);
 }
 
 static void check_pairs(const struct settings *s, struct settings_faults *faults)

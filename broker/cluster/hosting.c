@@ -204,7 +204,7 @@ bool hosting_end(struct hosting *hosting, const struct image_topic *topic, int32
                  int64_t *ret_end)
 {
     struct hosted *h = find(hosting, topic->name, number);
-    struct partition_marks marks;
+    struct epoch_end end;
     if (!h || !topic_id_equal(&h->topic_id, &topic->node.topic_id))
         return false;
     *ret_last_epoch = -1;
@@ -213,12 +213,13 @@ bool hosting_end(struct hosting *hosting, const struct image_topic *topic, int32
         return true;
     if (h->status != HOSTED_OPEN)
         return false;
-    partition_marks(h->partition, &marks);
-    if (marks.is_leader || marks.is_follower)
+    int64_t broker_epoch;
+    int32_t leader_epoch = topic->partitions[number].leader_epoch;
+    if (replica_epoch_end(h->replica, leader_epoch, INT32_MAX, &end, &broker_epoch) ||
+        broker_epoch != hosting->broker_epoch)
         return false;
-    struct log *log = partition_log(h->partition);
-    *ret_end = log_end_offset(log);
-    *ret_last_epoch = log_epoch_before(log, *ret_end);
+    *ret_end = end.end;
+    *ret_last_epoch = end.epoch;
     return true;
 }
 

@@ -117,8 +117,8 @@ void hosting_set_quota(struct hosting *hosting, int64_t bytes_per_s);
 void hosting_take_brokers(struct hosting *hosting, const struct image *image);
 /* Whether it is followed here. */
 bool hosting_follows(struct hosting *hosting, const struct image_topic *topic, int32_t number);
-/* How far the log of a partition without a leader goes, once the state that says so is in force here (it is neither
- * led nor followed): the epoch of the last record and the log end offset, -1 and -1 when it can not be read. Returns
+/* How far the log of a partition without a leader goes, once the state that says so is in force here, in this
+ * registration (replica_epoch_end()): the epoch of the last record and the log end offset, -1 and -1 when it can not be read. Returns
  * false while that is not known yet; `changed` tells when it may be. */
 bool hosting_end(struct hosting *hosting, const struct image_topic *topic, int32_t number, int32_t *ret_last_epoch,
                  int64_t *ret_end);

@@ -208,6 +208,14 @@ static void pass_leadership(struct placement *p, size_t top, size_t to, int32_t 
     }
 }
 
+static int32_t least_leads(const struct placement *p)
+{
+    int32_t least = INT32_MAX;
+    for (size_t i = 0; i < p->count; i++)
+        least = p->targets[i].leads < least ? p->targets[i].leads : least;
+    return least;
+}
+
 /* Choosing partition by partition leaves few odd ones: each relief evens one of them out. */
 static int even_leaders(struct placement *p, int32_t count, int32_t replicas, int32_t *brokers)
 {
@@ -215,7 +223,8 @@ static int even_leaders(struct placement *p, int32_t count, int32_t replicas, in
     if (!hops)
         return -BROOK_E_NOMEM;
     for (size_t top = 0; top < p->count;) {
-        size_t to = find_relief(p, top, count, replicas, brokers, hops);
+        bool is_even = p->targets[top].leads - least_leads(p) < 2;
+        size_t to = is_even ? p->count : find_relief(p, top, count, replicas, brokers, hops);
         if (to == p->count) {
             top++;
             continue;

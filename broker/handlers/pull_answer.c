@@ -22,6 +22,7 @@ struct answer {
     size_t ranges_count;
     size_t bytes;
     bool has_error;
+    bool has_news; /* that somebody waits for: not to be parked */
 };
 
 static int answer_begin(struct answer *a, struct pull_session *s)
@@ -61,6 +62,9 @@ static void add_marks(Brook__PulledPartition *part, struct pull_entry *e, const 
     part->high_watermark = marks->high_watermark;
     part->log_start_offset = marks->log_start;
     part->log_end_offset = marks->log_end;
+    part->has_epoch_start = part->has_leader_epoch = e->session->replica_id >= 0;
+    part->epoch_start = marks->epoch_start;
+    part->leader_epoch = marks->leader_epoch;
     e->sent_high_watermark = marks->high_watermark;
     e->sent_log_start = marks->log_start;
     pull_entry_set_unsent(e, false);
@@ -179,7 +183,8 @@ static int note_position(struct pull_entry *e, struct replica *replica, int64_t 
                                      .current_epoch = e->current_epoch,
                                      .offset = e->offset,
                                      .last_epoch = e->last_epoch,
-                                     .safe_end = e->safe_end};
+                                     .safe_end = e->safe_end,
+                                     .reached_epoch = e->reached_epoch};
     return replica ? replica_pull(replica, &pull, now_ns / MS) : -BROOK_E_NOT_LEADER;
 }
 
@@ -217,6 +222,16 @@ void pull_refresh(struct pull_session *s)
     }
 }
 
+/* A follower that has reached the start of the epoch counts only when it knows, so it is told at once. */
+static void tell_start(struct answer *a, struct pull_entry *e, const struct partition_marks *marks)
+{
+    if (a->session->replica_id < 0 || e->is_start_told || e->reached_epoch >= marks->leader_epoch)
+        return;
+    e->is_start_told = true;
+    pull_entry_set_unsent(e, true);
+    a->has_news = true;
+}
+
 /* ---- one look ------------------------------------------------------------------------------------------ */
 
 /* One look at the entry. Returns whether it has to be looked at again: something came between look and wait.
@@ -249,6 +264,7 @@ static bool look_once(struct answer *a, struct pull_entry *e)
     }
     if (marks_have_moved(e, &marks))
         pull_entry_set_unsent(e, true);
+    tell_start(a, e, &marks);
     if (!pull_entry_wait(e, p, e->offset))
         return true;
     pull_entry_make_quiet(e);
@@ -365,7 +381,7 @@ bool pull_serve(struct pull_session *s, bool is_time)
     }
     /* A pull that does not wait is no reason to say that there is nothing where the disk has something. */
     bool is_due = is_time || (s->is_overdue && (a.bytes || !s->loading_count));
-    if (is_due || a.has_error || (a.bytes && a.bytes >= s->min_bytes)) {
+    if (is_due || a.has_error || a.has_news || (a.bytes && a.bytes >= s->min_bytes)) {
         add_unsent(&a);
         send(&a, 0);
         return true;

@@ -200,7 +200,9 @@ int pull_session_set(struct pull_session *s, const struct pull_key *key, const B
     e->bytes_max = asked->max_bytes;
     e->last_epoch = asked->last_epoch;
     e->safe_end = asked->safe_end;
+    e->reached_epoch = asked->reached_epoch;
     e->is_noted = false;
+    e->is_start_told = false;
     if (!e->is_ready)
         pull_entry_make_ready(e);
     return 0;

@@ -36,7 +36,9 @@ struct pull_entry {
      * partition. */
     int32_t last_epoch;
     int64_t safe_end;
+    int32_t reached_epoch;
     bool is_noted;
+    bool is_start_told; /* where the epoch begins, since it was named last */
     /* As last sent: a reply names partitions whose marks have moved. -2: never. */
     int64_t sent_high_watermark;
     int64_t sent_log_start;

@@ -176,6 +176,7 @@ void partition_marks(struct partition *p, struct partition_marks *ret)
         .high_watermark = p->high_watermark,
         .visible_end = partition_visible_end(p),
         .log_end = p->log_end,
+        .epoch_start = p->epoch_start,
         .is_end_known = !p->is_leader || p->high_watermark >= p->epoch_start,
         .safe_end = partition_safe_end(p),
         .leader_epoch = p->leader_epoch,

@@ -102,6 +102,7 @@ struct partition_marks {
     int64_t high_watermark;
     int64_t visible_end; /* consumers read below it; at most the high watermark (durability.h) */
     int64_t log_end;
+    int64_t epoch_start; /* of the newest epoch that was led here */
     bool is_end_known; /* the high watermark has reached the epoch's start: else `latest` has no answer yet */
     int64_t safe_end; /* what this replica answers for (durability.h) */
     int32_t leader_epoch;

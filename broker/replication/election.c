@@ -48,7 +48,8 @@ static bool is_listed(const struct znode_state *state, int32_t broker_id)
     return false;
 }
 
-static bool is_longer(const struct election_replica *a, const struct election_replica *b, const struct znode_state *state)
+static bool is_longer(const struct election_replica *a, const struct election_replica *b,
+                      const struct znode_state *state)
 {
     if (a->report.last_epoch != b->report.last_epoch)
         return a->report.last_epoch > b->report.last_epoch;

@@ -2,13 +2,16 @@
  *
  * An election is certain as long as one member of the ISR lives that counts: by its listed broker epoch, or because it
  * kept its data from then on; controller_decide() makes it. When all members are back and none counts (the typical
- * case: the sole member had a power cut), the longest log leads, by (epoch of the last record, end), whoever has it,
- * and the shell says so loudly. A replica that left the ISR before may have more than one that stayed.
+ * case: the sole member had a power cut), the longest log leads, by (last epoch, end), whoever has it, and the shell
+ * says so loudly. The last epoch is that of the last record, or a newer one that the replica has reached
+ * (follower_state_reached()): a leader that wrote nothing may have committed what was there before, and a log with a
+ * record of an older leader that nobody else has must not seem newer. A replica that left the ISR before may have more than one that stayed.
  *
- * How the controller comes to know: first a leaderless state of a new epoch is written (ELECTION_FREEZE). Then every
- * replica is asked EpochEnd(current_epoch = that epoch, epoch = INT32_MAX); it answers with its last epoch, its end, and
- * its broker epoch, once it has applied exactly that state (replica_role_may_report()): so its log stays as reported
- * until a newer state. One that bounces after its report has another broker epoch, and the report counts no more.
+ * How the controller comes to know: first a leaderless state of a new epoch is written (ELECTION_FREEZE). Then
+ * every replica is asked EpochEnd(current_epoch = that epoch, epoch = INT32_MAX); it answers with its last epoch,
+ * its end, and its broker epoch, once it has applied exactly that state (replica_role_may_report()): so its log
+ * stays as reported until a newer state. One that bounces after its report has another broker epoch, and the
+ * report counts no more.
  * Whoever is elected leads only at the broker epoch it reported with.
  *
  * Pure; no clock, no memory kept. Knows one partition at a time.
@@ -22,7 +25,7 @@
 struct election_report {
     int64_t broker_epoch; /* -1: no report */
     int32_t leader_epoch; /* of the leaderless state that it had applied */
-    int32_t last_epoch;   /* of its last record, -1: none */
+    int32_t last_epoch;   /* of its last record, or that it has reached, whichever is newer; -1: none */
     int64_t log_end;
 };
 
@@ -44,9 +47,9 @@ enum election_verdict {
 };
 
 /* `leave_out_absent`: replicas that are not alive were waited for long enough, and whatever only they have may be given
- * up (else a replica that is cut off, with records that were acknowledged when it was in sync, would lose them by coming
- * back late). Fills *ret, all but controller_epoch, for FREEZE and LEAD. The in-sync replicas of `state` must be
- * assigned. */
+ * up (else a replica that is cut off, with records that were acknowledged when it was in sync, would lose them by
+ * coming back late). Fills *ret, all but controller_epoch, for FREEZE and LEAD. The in-sync replicas of `state`
+ * must be assigned. */
 enum election_verdict election_compare(const struct election_replica *replicas, int32_t count,
                                        const struct znode_state *state, bool leave_out_absent,
                                        struct znode_state *ret);

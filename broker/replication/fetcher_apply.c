@@ -44,7 +44,7 @@ static void ask(struct question *q)
 static void ask_pull(struct question *q, const struct epoch_history *history)
 {
     follower_state_pull(&q->e->state, history, q->e->link->thread->fetchers->s.broker_id, q->e->broker_epoch,
-                        q->safe_end, &q->pull);
+                        q->safe_end, replica_reached_epoch(q->e->replica), &q->pull);
 }
 
 static void ask_may_append(struct question *q, const struct epoch_history *history)
@@ -60,6 +60,11 @@ static void ask_refused(struct question *q, const struct epoch_history *history)
 static void ask_epoch_end(struct question *q, const struct epoch_history *history)
 {
     q->result = follower_state_epoch_end(&q->e->state, history, q->current_epoch, q->asked, &q->answer);
+}
+
+static void ask_reached(struct question *q, const struct epoch_history *history)
+{
+    q->current_epoch = follower_state_reached(&q->e->state, history, q->current_epoch, q->offset);
 }
 
 static void ask_cut(struct question *q, const struct epoch_history *history)
@@ -267,6 +272,19 @@ static void take_refusal(struct fetch_entry *e, const Brook__PulledPartition *pa
     fetch_entry_back_off(e, code, error.text);
 }
 
+/* The log goes up to the start of the leader's epoch now: the leader has to know, before the position counts. Returns
+ * whether that is news. */
+static bool reach_epoch(struct fetch_entry *e, const Brook__PulledPartition *part)
+{
+    int32_t before = replica_reached_epoch(e->replica);
+    struct question q = {.ask = ask_reached, .e = e, .current_epoch = before, .offset = part->epoch_start};
+    if (part->epoch_start < 0 || part->leader_epoch != e->state.leader_epoch)
+        return false;
+    ask(&q);
+    replica_reach_epoch(e->replica, q.current_epoch);
+    return q.current_epoch > before;
+}
+
 void fetch_entry_take(struct fetch_entry *e, const Brook__PulledPartition *part, uint8_t *records)
 {
     int code = envelope_status_code(part->status);
@@ -288,7 +306,7 @@ void fetch_entry_take(struct fetch_entry *e, const Brook__PulledPartition *part,
         e->state.phase = FOLLOWER_IDLE;
     } else if (r < 0) {
         fetch_entry_back_off(e, -r, error.text);
-    } else if (part->records_bytes > 0) { /* else the leader has it named still */
+    } else if (reach_epoch(e, part) || part->records_bytes > 0) { /* else the leader has it named still */
         went_well(e);
         fetch_entry_move(e, FETCH_DUE);
         charge(e, part->records_bytes);

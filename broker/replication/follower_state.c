@@ -61,7 +61,7 @@ static int64_t wanted_offset(const struct follower_state *f, const struct epoch_
 }
 
 void follower_state_pull(const struct follower_state *f, const struct epoch_history *history, int32_t broker_id,
-                         int64_t broker_epoch, int64_t safe_end, struct leader_pull *ret)
+                         int64_t broker_epoch, int64_t safe_end, int32_t reached_epoch, struct leader_pull *ret)
 {
     assert(f->phase == FOLLOWER_PULL);
     int64_t offset = wanted_offset(f, history);
@@ -73,7 +73,15 @@ void follower_state_pull(const struct follower_state *f, const struct epoch_hist
         .last_epoch = epoch_history_before(history, offset),
         /* What lies below the leader's start is not missing. */
         .safe_end = safe_end >= history->log_end ? offset : safe_end,
+        .reached_epoch = reached_epoch,
     };
+}
+
+int32_t follower_state_reached(const struct follower_state *f, const struct epoch_history *history,
+                               int32_t reached_epoch, int64_t leader_epoch_start)
+{
+    bool reaches = f->phase == FOLLOWER_PULL && wanted_offset(f, history) >= leader_epoch_start;
+    return reaches && f->leader_epoch > reached_epoch ? f->leader_epoch : reached_epoch;
 }
 
 bool follower_state_may_append(const struct follower_state *f, const struct epoch_history *history,
@@ -82,11 +90,14 @@ bool follower_state_may_append(const struct follower_state *f, const struct epoc
     return f->phase == FOLLOWER_PULL && current_epoch == f->leader_epoch && offset == wanted_offset(f, history);
 }
 
-/* Ask about the newest epoch of ours. An empty log that does not say how it ended, and begins where the leader's does
- * not: begin at the beginning. */
+/* Ask about the newest epoch of ours. If that is the leader's own we have it from this leader, which never cuts:
+ * then the refusal is of an earlier pull. An empty log that does not say how it ended, and begins where the
+ * leader's does not: begin at the beginning. */
 static void diverged(struct follower_state *f, const struct epoch_history *history)
 {
     int32_t last = epoch_history_last(history);
+    if (last == f->leader_epoch)
+        return;
     if (last >= 0) {
         ask(f, last);
         return;

@@ -4,10 +4,12 @@
  *      PULL --diverged--> ASK --EpochEnd agrees--> CUT (if there is something above) --cut--> PULL
  *                          ^--another epoch--'
  *
- * Every pull says how the follower's log ends, and the leader compares that with its own: so a new leader is pulled from
- * at once, and only a log that differs costs a question. A log is cut by leader epoch alone, never by a high
- * watermark. Answers that belong to an earlier leader epoch, or to another question, change nothing. Pure: no I/O, no
- * clock; one owner. The history passed in is that of the follower's own log at that moment.
+ * Every pull says how the follower's log ends, and the leader compares that with its own: so a new leader is pulled
+ * from at once, and only a log that differs costs a question. A log is cut by leader epoch alone, never by a high
+ * watermark. Answers that belong to an earlier leader epoch, or to another question, change nothing, and those that
+ * come late or twice do no harm: only epochs before the leader's own are asked about, and their ends do not move
+ * while it leads. Pure: no I/O, no clock; one owner. The history passed in is that of the follower's own log at
+ * that moment.
  */
 #ifndef BROOK_REPLICATION_FOLLOWER_STATE_H
 #define BROOK_REPLICATION_FOLLOWER_STATE_H
@@ -47,9 +49,18 @@ void follower_state_cut(struct follower_state *f, const struct epoch_history *hi
  * to be said loudly. */
 bool follower_state_cuts_committed(const struct follower_state *f, int64_t high_watermark);
 
+/* Which leader epoch this replica has reached, after `reached_epoch`, when a pull was answered without an error: that of
+ * the leader, once the log goes up to the start of its epoch, as the answer tells it. A replica that begins to lead has
+ * reached its own. From then on it has all that was committed before that epoch, and keeps it whatever is cut: cuts
+ * take nothing that was committed up to the epoch that is followed. Kept as long as the process runs and over a clean
+ * stop; of a topic with durability=fsync also on the disk, synced before the next pull says it. Else, and at first,
+ * -1. The answer has to be of the same leader epoch. */
+int32_t follower_state_reached(const struct follower_state *f, const struct epoch_history *history,
+                               int32_t reached_epoch, int64_t leader_epoch_start);
+
 /* What to ask the leader for, in FOLLOWER_PULL. `safe_end`: what this replica holds safely (durability.h). */
 void follower_state_pull(const struct follower_state *f, const struct epoch_history *history, int32_t broker_id,
-                         int64_t broker_epoch, int64_t safe_end, struct leader_pull *ret);
+                         int64_t broker_epoch, int64_t safe_end, int32_t reached_epoch, struct leader_pull *ret);
 /* May the records that answer the pull at (current_epoch, offset) be appended now? */
 bool follower_state_may_append(const struct follower_state *f, const struct epoch_history *history,
                                int32_t current_epoch, int64_t offset);

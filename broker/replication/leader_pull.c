@@ -36,6 +36,12 @@ static void forget_position(struct leader_replica *r, int64_t broker_epoch)
     r->pulled_ms = -1;
 }
 
+/* It has all that was committed before this epoch, and will say so whoever asks. */
+static bool has_reached(const struct leader_state *s, const struct leader_pull *pull)
+{
+    return pull->reached_epoch == s->leader_epoch || pull->offset > s->epoch_start;
+}
+
 static void note_position(struct leader_replica *r, const struct leader_pull *pull, int64_t log_end, int64_t now_ms)
 {
     if (pull->offset >= log_end)
@@ -60,6 +66,8 @@ int leader_state_pull(struct leader_state *s, const struct epoch_history *histor
     if ((r = check_fit(history, pull)))
         return r;
     note_position(replica, pull, history->log_end, now_ms);
+    if (!has_reached(s, pull))
+        replica->safe_end = -1;
     return 0;
 }
 

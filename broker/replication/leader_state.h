@@ -3,8 +3,8 @@
  * its outcome is certain, all members of the stored ISR and of the proposed one hold the high watermark back.
  *
  * Pure: no I/O, no clock (times are milliseconds of one steady clock, passed in), no memory but the caller's. Not
- * thread safe: one owner, or one lock. README.md says how the partition, the cluster thread and the pull handler use it.
- * A new epoch is a new leader_state_begin(): earlier positions are forgotten.
+ * thread safe: one owner, or one lock. README.md says how the partition, the cluster thread and the pull handler
+ * use it. A new epoch is a new leader_state_begin(): earlier positions are forgotten.
  *
  *      IDLE --propose, confirm--> SENT --applied------------------------> IDLE
  *                                  |  --refused, unknown--> READ (sync, then leader_state_read())
@@ -97,9 +97,13 @@ struct leader_pull {
     int64_t offset;     /* the end of its log */
     int32_t last_epoch; /* of the record before; -1: none */
     int64_t safe_end;
+    int32_t reached_epoch; /* follower_state_reached() */
 };
 /* Take note of a follower's pull, when `history` is the leader's log at this moment. The position counts only if the
- * answer is 0. After it the limits below may have changed.
+ * answer is 0, and the follower has reached the start of this epoch and knows it: it pulled at a later offset, or
+ * says so by `reached_epoch`. (So nothing is committed at an epoch with replicas that would seem, in a comparison of
+ * logs, to be of an older one: election.h.) The answer tells the follower epoch_start. After it the limits below may
+ * have changed.
  * Returns 0: send what is at `offset`, up to the log's end;
  * -BROOK_E_FENCED_EPOCH, -BROOK_E_UNKNOWN_EPOCH: it knows an older, a newer leader epoch;
  * -BROOK_E_STALE_BROKER_EPOCH: a later life of it has pulled, or is in the view;

@@ -13,6 +13,7 @@ struct replica {
     const struct replica_settings *s;
     struct partition *partition;
     _Atomic bool is_catching_up;
+    _Atomic int32_t reached_epoch;
 
     pthread_mutex_t lock; /* before the partition's; guards all below */
     struct replica_role role;
@@ -31,6 +32,7 @@ int replica_new(const struct replica_settings *settings, struct partition *parti
     r->s = settings;
     r->partition = partition_ref(partition);
     r->broker_epoch = -1;
+    atomic_init(&r->reached_epoch, -1);
     pthread_mutex_init(&r->lock, NULL);
     replica_role_init(&r->role);
     *ret_replica = r;
@@ -151,6 +153,8 @@ static int lead(struct replica *r, const struct replica_news *news)
                                          .now_ms = news->now_ms};
     struct question q = {.ask = begin_epoch, .replica = r, .beginning = &beginning};
     int err = ask(&q);
+    if (!err)
+        replica_reach_epoch(r, leader->leader_epoch);
     partition_set_min_in_sync(r->partition, news->min_in_sync);
     if (!err)
         err = partition_lead_with(r->partition, leader->leader_epoch, leader->epoch_start,
@@ -256,6 +260,19 @@ void replica_take_broker(struct replica *r, int32_t broker_id, int64_t broker_ep
     pthread_mutex_unlock(&r->lock);
 }
 
+int32_t replica_reached_epoch(const struct replica *r)
+{
+    return atomic_load_explicit(&r->reached_epoch, memory_order_acquire);
+}
+
+void replica_reach_epoch(struct replica *r, int32_t leader_epoch)
+{
+    int32_t known = replica_reached_epoch(r);
+    while (known < leader_epoch && !atomic_compare_exchange_weak_explicit(
+                                       &r->reached_epoch, &known, leader_epoch, memory_order_acq_rel, memory_order_acquire))
+        ;
+}
+
 void replica_set_catching_up(struct replica *r, bool is_catching_up)
 {
     atomic_store_explicit(&r->is_catching_up, is_catching_up, memory_order_relaxed);
@@ -349,9 +366,13 @@ int replica_pull(struct replica *r, const struct leader_pull *pull, int64_t now_
 static void end_of_epoch(struct question *q, const struct epoch_history *history)
 {
     if (q->replica->leader) {
-        q->result = leader_state_epoch_end(q->replica->leader, history, q->current_epoch, q->epoch, &q->end);
+        int32_t current_epoch = q->current_epoch < 0 ? q->replica->leader->leader_epoch : q->current_epoch;
+        q->result = leader_state_epoch_end(q->replica->leader, history, current_epoch, q->epoch, &q->end);
     } else {
+        int32_t reached = replica_reached_epoch(q->replica);
         q->end.epoch = epoch_history_last(history);
+        if (q->end.epoch < reached)
+            q->end.epoch = reached;
         q->end.end = history->log_end;
     }
 }

@@ -67,7 +67,11 @@ bool replica_is_catching_up(const struct replica *r);
 /* A follower's pull: leader_state_pull(), or -BROOK_E_NOT_LEADER. With 0 what it answers is under way: records from
  * pull->offset up to the log's end. */
 int replica_pull(struct replica *r, const struct leader_pull *pull, int64_t now_ms);
-/* EpochEnd. A leader answers for its log. When nobody leads at `current_epoch` and this replica has applied that, the
+/* The newest leader epoch that this replica has reached (follower_state_reached()), -1 at first. Leading reaches its
+ * own. It only rises. */
+int32_t replica_reached_epoch(const struct replica *r);
+void replica_reach_epoch(struct replica *r, int32_t leader_epoch);
+/* EpochEnd. A leader answers for its log (`current_epoch` -1: whoever asks does not know it). When nobody leads at `current_epoch` and this replica has applied that, the
  * question for INT32_MAX compares logs for an election: the answer is the replica's own last epoch and end, and *ret_broker_epoch
  * the registration that vouches for it. Returns 0, -BROOK_E_NOT_LEADER, -BROOK_E_FENCED_EPOCH,
  * -BROOK_E_UNKNOWN_EPOCH. */

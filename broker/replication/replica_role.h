@@ -58,7 +58,7 @@ void replica_role_begin(struct replica_role *role, const struct replica_step *st
 void replica_role_completed(struct replica_role *role);
 
 /* May this replica answer a comparison (election.h) at `leader_epoch`? Only when it has applied the leaderless state
- * of exactly that epoch: its log stays as it is until it applies a newer one. Returns 0; -BROOK_E_FENCED_EPOCH: it knows
- * a newer epoch; -BROOK_E_UNKNOWN_EPOCH: not yet there; -BROOK_E_INVALID: that epoch has a leader. */
+ * of exactly that epoch: its log stays as it is until it applies a newer one. Returns 0; -BROOK_E_FENCED_EPOCH: it
+ * knows a newer epoch; -BROOK_E_UNKNOWN_EPOCH: not yet there; -BROOK_E_INVALID: that epoch has a leader. */
 int replica_role_may_report(const struct replica_role *role, int32_t leader_epoch);
 #endif

@@ -163,7 +163,8 @@ void log_range_done(struct log_range *range);
  * `whole_first`, as long as it has at most `first_bytes_max`.
  * Returns 0 (ret->bytes may be 0: nothing there yet, or without `whole_first` nothing that fits);
  * -BROOK_E_OFFSET_OUT_OF_RANGE (below start or above end); -BROOK_E_MESSAGE_TOO_LARGE (the first batch has
- * more than `first_bytes_max`); -BROOK_E_STORAGE_ERROR. */
+ * more than `first_bytes_max`); -BROOK_E_STORAGE_ERROR (also where headers on the way
+ * make no sense; what the checksums cover is for the reader to check). */
 int log_read(struct log *log, int64_t offset, int64_t end_offset, size_t bytes_max, bool whole_first,
              size_t first_bytes_max, struct log_range *ret_range);
 

@@ -294,18 +294,18 @@ static int parse_options(struct cli *cli, int argc, char **argv)
 
 static const struct cli_command *find_command(const char *first, const char *second, int *ret_words)
 {
+    const struct cli_command *one_word = NULL; /* "cluster" is one, and so is "cluster elect" */
     for (int i = 0; cli_commands[i]; i++) {
         const struct cli_command *c = cli_commands[i];
-        if (!c->group && strcmp(c->name, first) == 0) {
-            *ret_words = 1;
-            return c;
-        }
+        if (!c->group && strcmp(c->name, first) == 0)
+            one_word = c;
         if (c->group && second && strcmp(c->group, first) == 0 && strcmp(c->name, second) == 0) {
             *ret_words = 2;
             return c;
         }
     }
-    return NULL;
+    *ret_words = 1;
+    return one_word;
 }
 
 static bool is_group(const char *name)

@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#define NAMED_MAX 20 /* partitions with trouble, by name */
+
 struct counts {
     size_t partitions;
     size_t leaderless;
@@ -31,6 +33,48 @@ static size_t led_by(const struct brook_cluster *cluster, int32_t broker)
     return n;
 }
 
+typedef bool is_trouble(const struct brook_partition *p);
+
+static bool has_no_leader(const struct brook_partition *p)
+{
+    return p->leader < 0;
+}
+
+static bool lacks_replicas(const struct brook_partition *p)
+{
+    return p->leader >= 0 && p->isr_count < p->replicas_count;
+}
+
+static json_t *trouble_json(const struct brook_cluster *cluster, is_trouble *is_it)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < cluster->topics_count; i++)
+        for (size_t j = 0; j < cluster->topics[i].partitions_count; j++) {
+            const struct brook_partition *p = &cluster->topics[i].partitions[j];
+            if (is_it(p))
+                json_array_append_new(list, json_pack("{s:s,s:i,s:i,s:I,s:I}", "topic", cluster->topics[i].name,
+                                                      "partition", p->partition, "leader", p->leader, "replicas",
+                                                      (json_int_t)p->replicas_count, "in_sync",
+                                                      (json_int_t)p->isr_count));
+        }
+    return list;
+}
+
+/* The first few by name. */
+static void trouble_people(const struct brook_cluster *cluster, const char *what, is_trouble *is_it)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < cluster->topics_count; i++)
+        for (size_t j = 0; j < cluster->topics[i].partitions_count; j++) {
+            const struct brook_partition *p = &cluster->topics[i].partitions[j];
+            if (is_it(p) && n++ < NAMED_MAX)
+                printf("%s %s/%" PRId32 " (%zu of %zu in sync)\n", what, cluster->topics[i].name, p->partition,
+                       p->isr_count, p->replicas_count);
+        }
+    if (n > NAMED_MAX)
+        printf("%s ... and %zu more (--json names all)\n", what, n - NAMED_MAX);
+}
+
 static json_t *cluster_json(const struct brook_cluster *cluster)
 {
     json_t *brokers = json_array();
@@ -40,10 +84,12 @@ static json_t *cluster_json(const struct brook_cluster *cluster)
         json_array_append_new(brokers, json_pack("{s:i,s:s,s:i,s:s?,s:I}", "id", b->id, "host", b->host, "port",
                                                  b->port, "rack", b->rack, "leads", (json_int_t)led_by(cluster, b->id)));
     }
-    return json_pack("{s:s,s:i,s:o,s:I,s:I,s:I,s:I}", "cluster_id", cluster->cluster_id, "controller",
+    return json_pack("{s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:o,s:o}", "cluster_id", cluster->cluster_id, "controller",
                      cluster->controller, "brokers", brokers, "topics", (json_int_t)cluster->topics_count,
                      "partitions", (json_int_t)c.partitions, "leaderless", (json_int_t)c.leaderless,
-                     "under_replicated", (json_int_t)c.behind);
+                     "under_replicated", (json_int_t)c.behind, "leaderless_partitions",
+                     trouble_json(cluster, has_no_leader), "under_replicated_partitions",
+                     trouble_json(cluster, lacks_replicas));
 }
 
 static const char *plural(size_t n)
@@ -71,6 +117,8 @@ static void cluster_people(const struct brook_cluster *cluster)
     }
     cli_table_print(table, stdout);
     cli_table_free(table);
+    trouble_people(cluster, "  without leader:", has_no_leader);
+    trouble_people(cluster, "  under-replicated:", lacks_replicas);
 }
 
 static int run(struct cli *cli)

@@ -13,6 +13,8 @@ const struct cli_command *const cli_commands[] = {
     &cmd_group_list,
     &cmd_group_describe,
     &cmd_cluster,
+    &cmd_cluster_elect,
+    &cmd_cluster_reassign,
     &cmd_log_dump,
     &cmd_log_verify,
     &cmd_log_find_time,

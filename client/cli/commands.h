@@ -16,6 +16,8 @@ extern const struct cli_command cmd_consume;
 extern const struct cli_command cmd_group_list;
 extern const struct cli_command cmd_group_describe;
 extern const struct cli_command cmd_cluster;
+extern const struct cli_command cmd_cluster_elect;
+extern const struct cli_command cmd_cluster_reassign;
 extern const struct cli_command cmd_log_dump;
 extern const struct cli_command cmd_log_verify;
 extern const struct cli_command cmd_log_find_time;

@@ -135,6 +135,7 @@ int node_try_start_at(struct node *n, const char *connect, int32_t broker_id, co
         .rebalance_leaders = n->rebalance_interval_ms > 0,
         .rebalance_interval_ms = n->rebalance_interval_ms,
         .absent_wait_ms = n->absent_wait_ms,
+        .replication = {.lag_ms_max = 600000}, /* nobody pulls here: who is in sync is the test's to write */
         .controlled_shutdown_ms_max = 3000,
         .diag = &n->diag,
     };

@@ -55,11 +55,12 @@ static void visit_settings(const void *settings, request_setting_visitor *visito
     visitor(arg, "broker.rack", "", true, "Where it stands.");
 }
 
-static void begin(const char *chroot)
+static void begin_with(const char *chroot, int32_t replicas_max)
 {
     memset(&bench, 0, sizeof bench);
     bench.w = world_begin(zk, chroot);
     bench.n = world_node(bench.w, 1);
+    bench.n->replicas_max = replicas_max;
     node_start(bench.w, bench.n);
     node_wait_ready(bench.w, bench.n);
     ck_assert_int_eq(arena_new(1 << 20, &bench.arena), 0);
@@ -75,6 +76,11 @@ static void begin(const char *chroot)
                                        .diag = &bench.n->diag,
                                        .reply_arena = bench.arena,
                                        .ops = &ops};
+}
+
+static void begin(const char *chroot)
+{
+    begin_with(chroot, 0);
 }
 
 static void end(void)
@@ -445,6 +451,162 @@ START_TEST(groups_are_listed_and_described_as_zookeeper_has_them)
 }
 END_TEST
 
+/* ---- the controller's affairs ----------------------------------------------------------------------- */
+
+static Brook__ReassignResponse *reassign(const char *topic, int32_t partition, int32_t *replicas, size_t count,
+                                         int64_t quota)
+{
+    static Brook__Request message;
+    static Brook__ReassignRequest body;
+    static Brook__PartitionPlan plan, *plans[] = {&plan};
+    message = (Brook__Request)BROOK__REQUEST__INIT;
+    body = (Brook__ReassignRequest)BROOK__REASSIGN_REQUEST__INIT;
+    plan = (Brook__PartitionPlan)BROOK__PARTITION_PLAN__INIT;
+    plan.topic = envelope_text(topic);
+    plan.partition = partition;
+    plan.replicas = replicas;
+    plan.n_replicas = count;
+    body.partitions = plans;
+    body.n_partitions = 1;
+    body.quota_bytes = quota;
+    message.reassign = &body;
+    Brook__ReassignResponse *answer = ask(handle_reassign, &message)->reassign;
+    ck_assert_uint_eq(answer->n_partitions, 1);
+    ck_assert_int_eq(answer->partitions[0]->partition, partition);
+    return answer;
+}
+
+static Brook__ListReassignmentsResponse *list_moves(void)
+{
+    static Brook__Request message;
+    static Brook__ListReassignmentsRequest body;
+    message = (Brook__Request)BROOK__REQUEST__INIT;
+    body = (Brook__ListReassignmentsRequest)BROOK__LIST_REASSIGNMENTS_REQUEST__INIT;
+    message.list_reassignments = &body;
+    return ask(handle_list_reassignments, &message)->list_reassignments;
+}
+
+static bool quota_is_5000(void *arg)
+{
+    return cluster_replication_quota(bench.n->cluster) == 5000;
+}
+
+static bool moves_are_seen(void *arg)
+{
+    const struct view_topic *t = node_topic(bench.n, "t");
+    return (t->partitions[0].target_count > 0) == *(bool *)arg;
+}
+
+START_TEST(partitions_are_moved_listed_and_brought_back)
+{
+    bool yes = true, no = false;
+    begin_with("/h-move", 3);
+    node_start(bench.w, world_node(bench.w, 2));
+    node_wait_ready(bench.w, world_node(bench.w, 2));
+    ck_assert_int_eq(admin_create(bench.w, "/brokers/topics/t",
+                                  "{\"version\":3,\"topic_id\":\"AAAAAAAAAAAAAAAAAAAAAQ\",\"partitions\":{\"0\":[1]}}"),
+                     0);
+    node_wait_leader(bench.w, bench.n, "t", 0, 1);
+    node_wait_leader(bench.w, world_node(bench.w, 2), "t", 0, 1);
+    int32_t both[] = {2, 1}, twice[] = {1, 1}, unknown[] = {9}, many[] = {1, 2, 3, 4};
+    ck_assert_int_eq(code_of(reassign("t", 0, unknown, 1, -1)->partitions[0]->status), BROOK_E_BROKER_NOT_AVAILABLE);
+    ck_assert_int_eq(code_of(reassign("t", 0, twice, 2, -1)->partitions[0]->status), BROOK_E_INVALID_REPLICAS);
+    ck_assert_int_eq(code_of(reassign("t", 0, many, 4, -1)->partitions[0]->status), BROOK_E_INVALID_REPLICAS);
+    ck_assert_int_eq(code_of(reassign("t", 1, both, 2, -1)->partitions[0]->status), BROOK_E_UNKNOWN_PARTITION);
+    ck_assert_int_eq(code_of(reassign("none", 0, both, 2, -1)->partitions[0]->status), BROOK_E_UNKNOWN_TOPIC);
+    ck_assert_int_eq(code_of(reassign("t", 0, NULL, 0, -1)->partitions[0]->status), BROOK_E_NO_REASSIGNMENT);
+    ck_assert_uint_eq(list_moves()->n_partitions, 0);
+
+    ck_assert_int_eq(code_of(reassign("t", 0, both, 2, 5000)->partitions[0]->status), 0);
+    world_wait(bench.w, quota_is_5000, NULL);
+    world_wait(bench.w, moves_are_seen, &yes);
+    Brook__ListReassignmentsResponse *moves = list_moves();
+    ck_assert_uint_eq(moves->n_partitions, 1);
+    ck_assert(envelope_bytes_equal(&moves->partitions[0]->topic, "t"));
+    ck_assert_uint_eq(moves->partitions[0]->n_adding, 1);
+    ck_assert_int_eq(moves->partitions[0]->adding[0], 2);
+    ck_assert_uint_eq(moves->partitions[0]->n_removing, 0);
+    ck_assert_int_eq(moves->partitions[0]->target[0], 2);
+    ck_assert_uint_eq(moves->partitions[0]->n_isr, 1);
+
+    ck_assert_int_eq(code_of(reassign("t", 0, NULL, 0, -1)->partitions[0]->status), 0);
+    world_wait(bench.w, moves_are_seen, &no);
+    ck_assert_uint_eq(list_moves()->n_partitions, 0);
+    end();
+}
+END_TEST
+
+START_TEST(nothing_is_moved_where_one_replica_is_kept)
+{
+    begin_with("/h-product", 1);
+    ck_assert_int_eq(node_create(bench.w, bench.n, "t", 1), 0);
+    int32_t self[] = {1};
+    ck_assert_int_eq(code_of(reassign("t", 0, self, 1, -1)->partitions[0]->status), BROOK_E_UNSUPPORTED);
+    end();
+}
+END_TEST
+
+START_TEST(elections_answer_for_each_partition)
+{
+    begin("/h-elect");
+    ck_assert_int_eq(node_create(bench.w, bench.n, "t", 1), 0);
+    Brook__Request message = BROOK__REQUEST__INIT;
+    Brook__ElectLeadersRequest body = BROOK__ELECT_LEADERS_REQUEST__INIT;
+    Brook__PartitionName good = BROOK__PARTITION_NAME__INIT, bad = BROOK__PARTITION_NAME__INIT, *names[] = {&good, &bad};
+    good.topic = bad.topic = envelope_text("t");
+    good.partition = 0;
+    bad.partition = 7;
+    body.partitions = names;
+    body.n_partitions = 2;
+    message.elect_leaders = &body;
+    Brook__ElectLeadersResponse *answer = ask(handle_elect_leaders, &message)->elect_leaders;
+    ck_assert_uint_eq(answer->n_partitions, 2);
+    ck_assert_int_eq(code_of(answer->partitions[0]->status), 0);
+    ck_assert_int_eq(code_of(answer->partitions[1]->status), BROOK_E_UNKNOWN_PARTITION);
+    ck_assert(!admin_exists(bench.w, PATH_PREFERRED_ELECTION));
+    good.topic = envelope_text("il/legal");
+    ck_assert_int_eq(code_of(ask(handle_elect_leaders, &message)->status), BROOK_E_ILLEGAL_NAME);
+    end();
+}
+END_TEST
+
+/* Nobody may make more replicas than the one setting allows; when it does they are placed apart. */
+START_TEST(topics_of_several_replicas_are_placed_when_that_is_allowed)
+{
+    begin_with("/h-replicas", 3);
+    Brook__Request message = BROOK__REQUEST__INIT;
+    Brook__CreateTopicsRequest body = BROOK__CREATE_TOPICS_REQUEST__INIT;
+    Brook__NewTopic topic = BROOK__NEW_TOPIC__INIT, *topics[] = {&topic};
+    topic.name = envelope_text("t");
+    topic.partitions = 4;
+    topic.replicas = 2;
+    body.topics = topics;
+    body.n_topics = 1;
+    message.create_topics = &body;
+    Brook__CreateTopicsResponse *answer = ask(handle_create_topics, &message)->create_topics;
+    ck_assert_int_eq(code_of(answer->topics[0]->status), BROOK_E_INVALID_REPLICATION); /* one broker lives */
+    node_start(bench.w, world_node(bench.w, 2));
+    node_wait_ready(bench.w, world_node(bench.w, 2));
+    topic.replicas = 4;
+    answer = ask(handle_create_topics, &message)->create_topics;
+    ck_assert_int_eq(code_of(answer->topics[0]->status), BROOK_E_INVALID_REPLICATION);
+    topic.replicas = 2;
+    answer = ask(handle_create_topics, &message)->create_topics;
+    ck_assert_int_eq(code_of(answer->topics[0]->status), 0);
+    int led[3] = {0};
+    for (int32_t i = 0; i < 4; i++) {
+        const struct view_partition *p = &node_topic(bench.n, "t")->partitions[i];
+        ck_assert_int_eq(p->replicas_count, 2);
+        ck_assert_int_eq(p->isr_count, 2);
+        ck_assert_int_ne(p->replicas[0], p->replicas[1]);
+        led[p->leader]++;
+    }
+    ck_assert_int_eq(led[1], 2);
+    ck_assert_int_eq(led[2], 2);
+    end();
+}
+END_TEST
+
 int main(void)
 {
     zk = zookeeper_start(NULL);
@@ -456,6 +618,10 @@ int main(void)
         SUITE_TEST(settings_are_shown_with_what_is_default),
         SUITE_TEST(offsets_are_stored_for_what_exists_and_fetched),
         SUITE_TEST(groups_are_listed_and_described_as_zookeeper_has_them),
+        SUITE_TEST_SLOW(partitions_are_moved_listed_and_brought_back, 60),
+        SUITE_TEST(nothing_is_moved_where_one_replica_is_kept),
+        SUITE_TEST(elections_answer_for_each_partition),
+        SUITE_TEST_SLOW(topics_of_several_replicas_are_placed_when_that_is_allowed, 60),
     };
     int r = suite_run("cluster/admin_handlers", tests, sizeof tests / sizeof tests[0]);
     zookeeper_stop(zk);

@@ -320,7 +320,7 @@ START_TEST(replication_and_settings_are_checked_before_anything_is_written)
     node_start(w, n);
     node_wait_ready(w, n);
     ck_assert_int_eq(create_with(w, n, 2, NULL, NULL, false), BROOK_E_INVALID_REPLICATION);
-    ck_assert_ptr_nonnull(strstr(n->result.error.text, "this version keeps one replica"));
+    ck_assert_ptr_nonnull(strstr(n->result.error.text, "need as many brokers"));
     ck_assert_int_eq(create_with(w, n, 1, "retention.mss", "1", false), BROOK_E_INVALID_CONFIG);
     ck_assert_ptr_nonnull(strstr(n->result.error.text, "retention.mss"));
     ck_assert_int_eq(create_with(w, n, 1, "durability", "always", false), BROOK_E_INVALID_CONFIG);

@@ -274,10 +274,9 @@ START_TEST(move_outlives_its_controllers)
     start(w, 3);
     put_topic(w, TOPIC("[2,3]") "}");
     wait_state(w, "t", 2, "23");
-    ck_assert_int_eq(admin_controller(w), 1);
     ask_move(w, "[3,2,1]");
     wait_node(w, "t", "\"adding_replicas\":{\"0\":[1]}");
-    int32_t former = 1;
+    int32_t former = admin_controller(w);
     for (int round = 0; round < 3; round++) {
         node_drop(w, world_node(w, former));
         node_start(w, world_node(w, former));
@@ -304,9 +303,9 @@ START_TEST(preferred_replica_leads_again_when_asked_or_when_it_is_time)
     start(w, 2);
     put_topic(w, TOPIC("[2,1]") "}");
     wait_state(w, "t", 2, "12");
+    node_wait_leader(w, world_node(w, 2), "t", 0, 2);
     node_stop(w, world_node(w, 2));
-    wait_state(w, "t", 1, "12");
-    set_isr(w, "t", "1");
+    wait_state(w, "t", 1, "1");
     node_start(w, world_node(w, 2));
     node_wait_ready(w, world_node(w, 2));
     ask(w, PATH_PREFERRED_ELECTION, "{\"topic\":\"t\",\"partition\":0}");
@@ -369,11 +368,14 @@ START_TEST(broker_that_stops_hands_over_first)
     start(w, 3);
     put_topic(w, TOPIC("[1,2,3]") "}");
     wait_state(w, "t", 1, "123");
-    node_stop(w, world_node(w, 1)); /* the controller as well */
+    for (int32_t id = 1; id <= 3; id++)
+        node_wait_leader(w, world_node(w, id), "t", 0, 1);
+    node_stop(w, world_node(w, 1));
     struct znode_state state = read_state(w, "t", NULL);
     ck_assert_int_eq(state.leader, 2);
     ck_assert_int_eq(state.isr_count, 2);
     ck_assert_int_eq(state.leader_epoch, 1);
+    node_wait_leader(w, world_node(w, 3), "t", 0, 2);
     node_stop(w, world_node(w, 3));
     wait_state(w, "t", 2, "2");
     node_stop(w, world_node(w, 2)); /* there is nobody to hand over to */
@@ -483,6 +485,34 @@ START_TEST(new_controller_compares_what_was_told)
 }
 END_TEST
 
+static bool both_have_told(void *arg)
+{
+    struct path path;
+    return strstr(admin_get(arg, path_topic_end(&path, "t", 2))->data, "[5,-1,0]") &&
+           strstr(admin_get(arg, path_topic_end(&path, "t", 3))->data, "[5,-1,0]");
+}
+
+/* Nobody tells again for its sake. */
+START_TEST(new_controller_reads_what_was_told_before_it_came)
+{
+    struct world *w = world_begin(zk, "/before");
+    doubt(w, "[2,1,3]");
+    world_node(w, 4)->absent_wait_ms = 60000;
+    node_start(w, world_node(w, 4));
+    node_wait_ready(w, world_node(w, 4));
+    ck_assert_int_eq(admin_controller(w), 4);
+    for (int32_t id = 2; id <= 3; id++) {
+        world_node(w, id)->absent_wait_ms = 300;
+        node_start(w, world_node(w, id));
+    }
+    world_wait(w, both_have_told, w);
+    wait_state(w, "t", -1, "2");
+    node_stop(w, world_node(w, 4));
+    wait_state(w, "t", 2, "2");
+    world_end(w);
+}
+END_TEST
+
 int main(void)
 {
     const struct suite_test tests[] = {
@@ -498,6 +528,7 @@ int main(void)
         SUITE_TEST_SLOW(longest_log_leads_after_a_power_cut_of_all_in_sync, 60),
         SUITE_TEST_SLOW(replica_that_stays_away_is_not_waited_for_for_ever, 60),
         SUITE_TEST_SLOW(new_controller_compares_what_was_told, 60),
+        SUITE_TEST_SLOW(new_controller_reads_what_was_told_before_it_came, 60),
     };
     zk = zookeeper_start(NULL);
     int r = suite_run("cluster/moves", tests, sizeof tests / sizeof tests[0]);

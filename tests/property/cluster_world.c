@@ -6,16 +6,22 @@
 #include <stdarg.h>
 #include <string.h>
 
-#define STEPS 600
+#define STEPS 500
 #define HEAL_ROUNDS 120
 
 static const char *const rule_names[] = {
-#define X(name, text) #name,
+#define X(name, seed, text) #name,
     CLUSTER_RULES(X)
 #undef X
 };
 static const char *const rule_texts[] = {
-#define X(name, text) text,
+#define X(name, seed, text) text,
+    CLUSTER_RULES(X)
+#undef X
+};
+
+static const uint64_t rule_seeds[] = {
+#define X(name, seed, text) seed,
     CLUSTER_RULES(X)
 #undef X
 };
@@ -28,6 +34,11 @@ const char *cluster_rule_name(enum cluster_rule rule)
 const char *cluster_rule_text(enum cluster_rule rule)
 {
     return rule_texts[rule];
+}
+
+uint64_t cluster_rule_seed(enum cluster_rule rule)
+{
+    return rule_seeds[rule];
 }
 
 void world_say(struct world *w, const char *format, ...)
@@ -76,7 +87,7 @@ static void make_brokers(struct world *w)
 {
     for (int32_t i = 0; i < BROKERS_MAX; i++) {
         struct broker *b = &w->b[i];
-        b->clean_on_disk = b->epoch_on_disk = -1;
+        b->clean_on_disk = b->epoch_on_disk = b->reached_epoch = -1;
         w->ids[i] = (struct registration){.clean_from = -1, .disk_from = -1};
         w->mark_epoch[i] = -1;
         if (i >= w->brokers)
@@ -101,8 +112,10 @@ static void make(struct world *w, uint64_t seed)
     w->is_fsync = w->was_fsync = world_chance(w, 96);
     w->may_leave_out = world_chance(w, 32);
     w->loss = world_chance(w, 128) ? 16 : 64;
-    w->faults = 1u << world_below(w, 5);
+    w->faults = 1u << world_below(w, 4);
     w->ticks = 2u << world_below(w, 3);
+    w->is_gentle = world_chance(w, 80);
+    w->moves = world_chance(w, 128) ? 3 : 48;
     w->version = -1;
     w->controller = -1;
     w->state.leader = -1;
@@ -165,7 +178,7 @@ static void power_cut_of_all(struct world *w)
 
 static void fault(struct world *w, struct broker *b)
 {
-    switch (world_below(w, 20)) {
+    switch (w->is_gentle ? 9 + world_below(w, 9) : world_below(w, 20)) {
     case 0:
     case 1:
         fault_end_process(w, b, false);
@@ -218,6 +231,12 @@ static void fault(struct world *w, struct broker *b)
 
 /* ---- steps ------------------------------------------------------------------------------------------ */
 
+static bool is_in_touch(const struct world *w, int32_t broker)
+{
+    const struct broker *b = &w->b[broker];
+    return b->is_up && !b->is_paused && !b->is_cut && w->ids[broker].life == b->life;
+}
+
 static void zookeeper_step(struct world *w)
 {
     struct op *op = &w->ops[world_below(w, OPS_MAX)];
@@ -231,12 +250,14 @@ static void zookeeper_step(struct world *w)
     else if (world_chance(w, w->loss * 2))
         zookeeper_forget(w, op);
     for (int32_t i = 0; i < w->brokers; i++) /* whoever is gone expires in the end */
-        if (w->ids[i].is_live && (!w->b[i].is_up || w->ids[i].life != w->b[i].life) && world_chance(w, 24))
+        if (w->ids[i].is_live && !is_in_touch(w, i) && world_chance(w, 16))
             zookeeper_expire(w, i);
 }
 
 static void deliver_step(struct world *w)
 {
+    if (world_chance(w, 40))
+        world_deliver_late(w);
     uint32_t at = world_below(w, MESSAGES_MAX);
     for (uint32_t i = 0; i < MESSAGES_MAX; i++, at++)
         if (w->messages[at % MESSAGES_MAX].kind != MESSAGE_NONE) {
@@ -247,14 +268,20 @@ static void deliver_step(struct world *w)
 
 static void controller_step(struct world *w, struct broker *b)
 {
-    switch (world_below(w, 4)) {
+    if (!b->controller.is_active) {
+        controller_seize(w, b);
+        return;
+    }
+    switch (world_below(w, 6)) {
     case 0:
         controller_seize(w, b);
         break;
     case 1:
+    case 2:
         controller_think(w, b);
         break;
-    case 2:
+    case 3:
+    case 4:
         controller_send(w, b);
         break;
     default:
@@ -276,7 +303,8 @@ static void other_step(struct world *w, struct broker *b)
         break;
     case 4:
     case 5:
-        broker_register(w, b);
+        if (b->broker_epoch < 0 || world_chance(w, 128))
+            broker_register(w, b);
         break;
     case 6:
         broker_ask_latest(w, b);
@@ -290,7 +318,12 @@ static void other_step(struct world *w, struct broker *b)
 static void broker_step(struct world *w, struct broker *b)
 {
     uint32_t die = world_below(w, 32);
-    if (die < 3)
+    bool is_told = b->is_up && b->broker_epoch >= 0 && b->seen_version != w->version;
+    if (is_told && world_chance(w, 112)) /* a state was announced */
+        b->view.is_valid ? broker_take_view(w, b) : broker_look(w, b);
+    else if (b->controller.is_active && world_chance(w, 112))
+        controller_step(w, b);
+    else if (die < 3)
         broker_produce(w, b);
     else if (die < 14)
         broker_follow(w, b);
@@ -311,7 +344,7 @@ static void step(struct world *w)
     w->now += world_below(w, w->ticks);
     if (die < w->faults)
         fault(w, b);
-    else if (die < 80)
+    else if (die < 72)
         deliver_step(w);
     else if (die < 112)
         zookeeper_step(w);
@@ -397,7 +430,7 @@ static void heal(struct world *w)
 /* Mostly there is a cluster that works, when things begin to fail. */
 static void begin(struct world *w)
 {
-    uint32_t rounds = world_below(w, 8);
+    uint32_t rounds = 2 + world_below(w, 8);
     w->is_healing = true;
     for (uint32_t i = 0; i < rounds; i++) {
         heal_round(w);

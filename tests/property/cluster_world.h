@@ -1,7 +1,8 @@
 /* A whole cluster around one partition, as a model: brokers with logs (page cache, and what is on the disk), leaders,
- * followers, controllers, and a ZooKeeper with versions, multis, sessions, late and lost answers. It runs the real pure
- * cores (broker/replication, controller_decide()) through one random schedule per seed; after each step the invariants of
- * replication are checked against the truth that only the model knows: which records were committed, and by whom.
+ * followers, controllers, and a ZooKeeper with versions, multis, sessions, late and lost answers. It runs the real
+ * pure cores (broker/replication, controller_decide()) through one random schedule per seed; after each step the
+ * invariants of replication are checked against the truth that only the model knows: which records were committed,
+ * and by whom.
  *
  * No clock, no I/O but the trace, no allocation. A rule can be broken, one at a time, to see that its absence is found.
  */
@@ -11,41 +12,44 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* X(name, what is broken) */
+/* X(name, a seed that finds it (but for REACHED the first from 1 on), what is broken) */
 #define CLUSTER_RULES(X) \
-    X(NOTHING, "no rule is broken") \
-    X(UNION, "the high watermark waits for the stored ISR only while a change is in flight") \
-    X(SETTLE, "a change that is not seen in the next read counts as not applied") \
-    X(EPOCH_START, "joining the ISR needs the high watermark only, not the start of the epoch") \
-    X(POSITION_EPOCH, "a follower's position counts whichever broker epoch it pulls with") \
-    X(JOIN_CHECK, "an ISR expansion does not check the follower's registration") \
-    X(LAST_EPOCH, "a pull's last_epoch is not compared with the leader's history") \
-    X(FORGET, "a new leader keeps the positions of the time it led before") \
-    X(TRUNCATE, "a new follower cuts to its high watermark, and does not ask for epochs") \
-    X(FENCE, "controller writes do not check /controller_epoch") \
-    X(VERSION, "writes of the state do not check its version") \
-    X(SOLE, "a sole member leads after an unclean stop, without a comparison") \
-    X(SOLE_LIVE, "logs are compared of the live replicas only") \
-    X(FREEZE, "logs are compared while they may still change") \
-    X(MIN_INSYNC, "the high watermark moves with fewer than min.insync.replicas") \
-    X(BOUNCE, "a broker that registers anew keeps its broker epoch") \
-    X(CLEAN, "a broker says that it stopped cleanly when it did not") \
-    X(EMPTY_DISK, "an fsync topic counts a member whatever disk it came back with") \
-    X(FSYNC_LATE, "a topic that becomes fsync counts unclean members at once") \
-    X(LATEST, "`latest` is answered before the high watermark has reached the epoch's start") \
-    X(OLD_STATE, "a broker acts on a state older than the one it acts on") \
-    X(OLD_LIFE, "a broker leads by a state that lists an earlier life of it") \
-    X(FENCED_PULL, "a pull of an older leader epoch counts") \
-    X(REMEMBER, "an epoch counts as acted on when the change has begun")
+    X(NOTHING, 0, "no rule is broken") \
+    X(UNION, 35, "the high watermark waits for the stored ISR only while a change is in flight") \
+    X(SETTLE, 220, "a change that is not seen in the next read counts as not applied") \
+    X(EPOCH_START, 1844, "joining the ISR needs the high watermark only, not the start of the epoch") \
+    X(POSITION_EPOCH, 196, "a follower's position counts whichever broker epoch it pulls with") \
+    X(JOIN_CHECK, 233, "an ISR expansion does not check the follower's registration") \
+    X(LAST_EPOCH, 2, "a pull's last_epoch is not compared with the leader's history") \
+    X(FORGET, 10892, "a new leader keeps the positions of the time it led before") \
+    X(TRUNCATE, 1, "a new follower cuts to its high watermark, and does not ask for epochs") \
+    X(FENCE, 28, "controller writes do not check /controller_epoch") \
+    X(VERSION, 3, "writes of the state do not check its version") \
+    X(SOLE, 228, "a sole member leads after an unclean stop, without a comparison") \
+    X(SOLE_LIVE, 18713, "logs are compared of the live replicas only") \
+    X(REACHED, 778430652, "logs are compared by the epochs of their records alone") \
+    X(COUNT_EARLY, 1, "a position counts before the follower knows that it has reached the epoch") \
+    X(FREEZE, 1624, "logs are compared while they may still change") \
+    X(MIN_INSYNC, 12, "the high watermark moves with fewer than min.insync.replicas") \
+    X(BOUNCE, 2, "a broker that registers anew keeps its broker epoch") \
+    X(CLEAN, 184, "a broker says that it stopped cleanly when it did not") \
+    X(EMPTY_DISK, 228, "an fsync topic counts a member whatever disk it came back with") \
+    X(FSYNC_LATE, 6068, "a topic that becomes fsync counts unclean members at once") \
+    X(LATEST, 89, "`latest` is answered before the high watermark has reached the epoch's start") \
+    X(OLD_STATE, 5936, "a broker acts on a state older than the one it acts on") \
+    X(OLD_LIFE, 51, "a broker leads by a state that lists an earlier life of it") \
+    X(FENCED_PULL, 456035, "a pull of an older leader epoch counts") \
+    X(REMEMBER, 3, "an epoch counts as acted on when the change has begun")
 
 enum cluster_rule {
-#define X(name, text) CLUSTER_##name,
+#define X(name, seed, text) CLUSTER_##name,
     CLUSTER_RULES(X)
 #undef X
         CLUSTER_RULES_COUNT
 };
 const char *cluster_rule_name(enum cluster_rule rule);
 const char *cluster_rule_text(enum cluster_rule rule);
+uint64_t cluster_rule_seed(enum cluster_rule rule);
 
 /* What one schedule, or many, came to. */
 struct cluster_counts {

@@ -129,7 +129,14 @@ static struct op *new_isr_op(struct world *w, struct broker *b, const struct lea
 void broker_change_isr(struct world *w, struct broker *b)
 {
     struct leader_isr_change change;
-    if (!broker_leads(b) || !zookeeper_new_op(w) || !leader_state_propose(&b->leader, b->high_watermark, w->now, &change))
+    if (!broker_leads(b) || !zookeeper_new_op(w))
+        return;
+    int64_t epoch_start = b->leader.epoch_start;
+    if (is_broken(w, CLUSTER_EPOCH_START))
+        b->leader.epoch_start = 0;
+    bool is_due = leader_state_propose(&b->leader, b->high_watermark, w->now, &change);
+    b->leader.epoch_start = epoch_start;
+    if (!is_due)
         return;
     broker_move_mark(w, b);
     if (leader_state_confirm(&b->leader, b->high_watermark))
@@ -173,9 +180,8 @@ static void begin_leading(struct world *w, struct broker *b, const struct view *
         world_fail(w, "a leader can not begin");
         return;
     }
-    if (is_broken(w, CLUSTER_EPOCH_START))
-        b->leader.epoch_start = 0;
     b->acknowledged = (int32_t)b->leader.epoch_start;
+    b->reached_epoch = b->leader.leader_epoch;
     keep_positions(w, b);
     check_begin(w, b);
 }
@@ -260,13 +266,25 @@ static void notice_expiry(struct world *w, struct broker *b)
     b->controller.is_active = false;
 }
 
-void broker_take_view(struct world *w, struct broker *b)
+/* Mostly the read that was sent last; sometimes one from before, which comes late. */
+static struct view next_view(struct world *w, struct broker *b)
 {
     struct view view = b->view;
+    if (!w->is_healing && b->old_view.is_valid && world_chance(w, 12))
+        return b->old_view;
+    b->view.is_valid = false;
+    if (!w->is_healing && view.is_valid && world_chance(w, 24))
+        b->old_view = view;
+    return view;
+}
+
+void broker_take_view(struct world *w, struct broker *b)
+{
+    struct view view = next_view(w, b);
     struct replica_step step;
     if (!b->is_up || !view.is_valid)
         return;
-    b->view.is_valid = false;
+    b->seen_version = view.version;
     notice_expiry(w, b);
     if (view.version < 0 || b->broker_epoch < 0)
         return;

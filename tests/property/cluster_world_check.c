@@ -20,13 +20,15 @@ void check_append(struct world *w, const struct broker *b, int32_t offset)
     *value = record.value;
 }
 
-/* 5: a cut never takes a committed record. */
+/* 5: a cut never takes a record that was committed up to the epoch that is followed. (What a later leader committed
+ * without this replica it may cut: it counts for nothing there.) */
 void check_cut(struct world *w, const struct broker *b, int32_t end)
 {
-    if (b->role.step.leader_epoch < w->trusted_epoch)
+    int32_t epoch = b->role.step.leader_epoch;
+    if (epoch < w->trusted_epoch)
         return;
     for (int32_t i = end; i < b->log_end && i < w->committed_end; i++)
-        if (is_same(b->log[i], w->committed[i].record))
+        if (w->committed[i].leader_epoch <= epoch && is_same(b->log[i], w->committed[i].record))
             world_fail(w, "a follower cuts a committed record");
 }
 
@@ -63,8 +65,12 @@ static void note_holders(struct world *w, const struct broker *leader, struct co
         c->generation[i] = -1;
     for (int32_t i = 0; i < leader->leader.replicas_count; i++) {
         int32_t id = leader->leader.replicas[i].broker_id;
-        if ((c->by & bit(id)) && has_now(w, leader, i, offset))
+        if (!(c->by & bit(id)))
+            continue;
+        if (has_now(w, leader, i, offset))
             c->generation[id] = c->is_durable ? w->b[id].disk_generation : w->b[id].generation;
+        else if (is_running(w, leader, i))
+            world_fail(w, "committed, and a member of the ISR that runs does not have it");
     }
 }
 
@@ -224,9 +230,10 @@ void check_all(struct world *w)
             world_fail(w, "the high watermark of a leader goes back");
         w->mark_epoch[i] = epoch;
         w->mark_of[i] = b->high_watermark;
-        if (w->leader_of[epoch] != i)
-            world_fail(w, "two leaders of one epoch");
-        if (w->has_state && w->state.leader == i && w->state.leader_epoch == epoch && common_end(w, b) < w->committed_end)
+        if (epoch < 0 || w->leader_of[epoch] != i)
+            world_fail(w, "two leaders of one epoch, or one that has not begun");
+        bool is_current = w->has_state && w->state.leader == i && w->state.leader_epoch == epoch;
+        if (is_current && common_end(w, b) < w->committed_end)
             world_fail(w, "the leader lacks a committed record");
     }
 }

@@ -6,8 +6,8 @@
 void controller_seize(struct world *w, struct broker *b)
 {
     int32_t id = broker_id(w, b);
-    bool is_registered = b->is_up && !b->is_cut && b->broker_epoch >= 0 && w->ids[id].is_live && w->ids[id].life == b->life;
-    if (!is_registered || w->controller >= 0)
+    bool is_registered = b->broker_epoch >= 0 && w->ids[id].is_live && w->ids[id].life == b->life;
+    if (!b->is_up || b->is_cut || !is_registered || w->controller >= 0)
         return;
     w->controller = id;
     w->controller_epoch++;
@@ -80,6 +80,20 @@ static void hold(struct controller *c, const struct znode_state *next, bool is_c
     c->is_comparison = is_comparison;
 }
 
+/* Another in-sync replica is to lead, as when leadership is given back to the preferred one. */
+static bool move_leader(struct world *w, const struct view *view, struct znode_state *next)
+{
+    int32_t id = w->assigned[world_below(w, (uint32_t)w->replicas_count)];
+    bool is_moved = view->version >= 0 && view->state.leader >= 0 && view->state.leader != id &&
+                    (view->state.isr & bit(id)) && view->state.isr_epochs[id] == view->live_epochs[id];
+    if (is_moved) {
+        state_to_znode(&view->state, next);
+        next->leader = id;
+        next->leader_epoch++;
+    }
+    return is_moved;
+}
+
 void controller_think(struct world *w, struct broker *b)
 {
     struct controller *c = &b->controller;
@@ -94,9 +108,12 @@ void controller_think(struct world *w, struct broker *b)
         state_to_znode(&c->view.state, &state);
         if (state.leader_epoch >= EPOCHS_MAX - 2)
             return;
-        verdict = is_broken(w, CLUSTER_SOLE) ? ELECTION_CERTAIN : compare(w, c, state, &next);
+        bool is_compared = state.isr_count > 1 || !is_broken(w, CLUSTER_SOLE);
+        verdict = is_compared ? compare(w, c, state, &next) : ELECTION_CERTAIN;
     }
-    if (verdict == ELECTION_CERTAIN && decide(w, &c->view, has_state ? &state : NULL, &next) != CONTROLLER_KEEP)
+    if (!w->is_healing && world_chance(w, w->moves) && move_leader(w, &c->view, &next))
+        hold(c, &next, false);
+    else if (verdict == ELECTION_CERTAIN && decide(w, &c->view, has_state ? &state : NULL, &next) != CONTROLLER_KEEP)
         hold(c, &next, false);
     else if (verdict == ELECTION_FREEZE || verdict == ELECTION_LEAD)
         hold(c, &next, verdict == ELECTION_LEAD);
@@ -121,7 +138,8 @@ void controller_send(struct world *w, struct broker *b)
     c->is_busy = true;
     c->has_decision = false;
     TRACE(w, "controller %d (epoch %d) sends leader %d, epoch %d, ISR %x at version %d%s", op->broker, c->epoch,
-          op->state.leader, op->state.leader_epoch, op->state.isr, op->version, c->is_comparison ? ", by comparison" : "");
+          op->state.leader, op->state.leader_epoch, op->state.isr, op->version,
+          c->is_comparison ? ", by comparison" : "");
 }
 
 void controller_answered(struct world *w, struct broker *b, const struct op *op)
@@ -135,7 +153,8 @@ void controller_ask_report(struct world *w, struct broker *b)
 {
     struct controller *c = &b->controller;
     struct znode_state state;
-    if (!b->is_up || !c->is_active || c->view.version < 0 || (c->view.state.leader >= 0 && !is_broken(w, CLUSTER_FREEZE)))
+    bool is_leaderless = c->view.state.leader < 0 || is_broken(w, CLUSTER_FREEZE);
+    if (!b->is_up || !c->is_active || c->view.version < 0 || !is_leaderless)
         return;
     state_to_znode(&c->view.state, &state);
     for (int32_t i = 0; i < w->replicas_count; i++) {
@@ -155,6 +174,7 @@ void controller_ask_report(struct world *w, struct broker *b)
 
 void controller_take_report(struct world *w, struct broker *b, int32_t from, const struct election_report *report)
 {
-    TRACE(w, "controller %d hears of %d: epoch %d, end %d", broker_id(w, b), from, report->last_epoch, (int)report->log_end);
+    TRACE(w, "controller %d hears of %d: epoch %d, end %d", broker_id(w, b), from, report->last_epoch,
+          (int)report->log_end);
     b->controller.reports[from] = *report;
 }

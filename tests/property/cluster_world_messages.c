@@ -40,7 +40,8 @@ void broker_follow(struct world *w, struct broker *b)
         break;
     case FOLLOWER_PULL:
         m.kind = MESSAGE_PULL;
-        follower_state_pull(&b->follower, &history, m.from, b->broker_epoch, broker_safe_end(b), &m.pull);
+        follower_state_pull(&b->follower, &history, m.from, b->broker_epoch, broker_safe_end(b), b->reached_epoch,
+                            &m.pull);
         break;
     }
     send(w, &m);
@@ -49,16 +50,22 @@ void broker_follow(struct world *w, struct broker *b)
 /* ---- at the leader ---------------------------------------------------------------------------------- */
 
 /* Make the pull look as if the rule were not there. */
-static void forge(struct world *w, const struct broker *b, const struct epoch_history *history, struct leader_pull *pull)
+static void forge(struct world *w, const struct broker *b, const struct epoch_history *history,
+                  struct leader_pull *pull)
 {
     const struct leader_state *s = &b->leader;
+    if (is_broken(w, CLUSTER_COUNT_EARLY) || is_broken(w, CLUSTER_EPOCH_START))
+        pull->reached_epoch = s->leader_epoch;
     if (is_broken(w, CLUSTER_FENCED_PULL) && pull->current_epoch < s->leader_epoch)
         pull->current_epoch = s->leader_epoch;
     if (is_broken(w, CLUSTER_LAST_EPOCH) && pull->offset <= history->log_end)
         pull->last_epoch = epoch_history_before(history, pull->offset);
-    for (int32_t i = 0; is_broken(w, CLUSTER_POSITION_EPOCH) && i < s->replicas_count; i++)
-        if (s->replicas[i].broker_id == pull->broker_id && (s->stored & bit(i)))
-            pull->broker_epoch = s->replicas[i].listed_epoch;
+    for (int32_t i = 0; is_broken(w, CLUSTER_POSITION_EPOCH) && i < s->replicas_count; i++) {
+        const struct leader_replica *r = &s->replicas[i];
+        int64_t newest = r->live_epoch > r->broker_epoch ? r->live_epoch : r->broker_epoch;
+        if (r->broker_id == pull->broker_id && newest > pull->broker_epoch)
+            pull->broker_epoch = newest;
+    }
 }
 
 static void answer_pull(struct world *w, struct broker *b, const struct message *m)
@@ -73,6 +80,7 @@ static void answer_pull(struct world *w, struct broker *b, const struct message 
         struct leader_pull pull = m->pull;
         forge(w, b, &history, &pull);
         answer.error = leader_state_pull(&b->leader, &history, &pull, w->now);
+        answer.epoch_start = b->leader.epoch_start;
         broker_move_mark(w, b);
     }
     answer.high_watermark = b->high_watermark;
@@ -88,8 +96,10 @@ static void answer_question(struct world *w, struct broker *b, const struct mess
     answer.kind = MESSAGE_TOLD;
     answer.from = m->to;
     answer.to = m->from;
-    answer.error = broker_leads(b) ? leader_state_epoch_end(&b->leader, &history, m->pull.current_epoch, m->asked, &answer.told)
-                                   : -BROOK_E_NOT_LEADER;
+    answer.error = -BROOK_E_NOT_LEADER;
+    if (broker_leads(b))
+        answer.error =
+            leader_state_epoch_end(&b->leader, &history, m->pull.current_epoch, m->asked, &answer.told);
     send(w, &answer);
 }
 
@@ -102,9 +112,12 @@ static void answer_comparison(struct world *w, struct broker *b, const struct me
     answer.kind = MESSAGE_REPORT;
     answer.from = m->to;
     answer.to = m->from;
+    int32_t last_epoch = epoch_history_last(&history);
+    if (last_epoch < b->reached_epoch && !is_broken(w, CLUSTER_REACHED))
+        last_epoch = b->reached_epoch;
     answer.report = (struct election_report){.broker_epoch = b->broker_epoch,
                                              .leader_epoch = m->asked,
-                                             .last_epoch = epoch_history_last(&history),
+                                             .last_epoch = last_epoch,
                                              .log_end = b->log_end};
     send(w, &answer);
 }
@@ -122,6 +135,8 @@ static void take_records(struct world *w, struct broker *b, const struct message
         return;
     for (int32_t i = 0; i < m->records_count; i++)
         broker_append(w, b, m->records[i]);
+    history = broker_history(b);
+    b->reached_epoch = follower_state_reached(&b->follower, &history, b->reached_epoch, m->epoch_start);
     b->high_watermark = follower_state_high_watermark(b->high_watermark, m->high_watermark, b->log_end);
 }
 
@@ -164,6 +179,23 @@ void broker_handle(struct world *w, struct broker *b, const struct message *m)
     }
 }
 
+static void keep_for_late(struct world *w, const struct message *m)
+{
+    if (m->kind == MESSAGE_PULL && world_chance(w, 40))
+        w->late[world_below(w, LATE_MAX)] = *m;
+}
+
+void world_deliver_late(struct world *w)
+{
+    struct message *m = &w->late[world_below(w, LATE_MAX)];
+    struct broker *to = &w->b[m->to];
+    if (m->kind == MESSAGE_NONE || !to->is_up || to->is_paused || !broker_leads(to))
+        return;
+    broker_handle(w, to, m);
+    if (world_chance(w, 32))
+        m->kind = MESSAGE_NONE;
+}
+
 /* Deliver it, or lose it, or deliver it and keep it for another time. */
 void world_deliver(struct world *w, struct message *m)
 {
@@ -173,6 +205,7 @@ void world_deliver(struct world *w, struct message *m)
         return;
     if (w->is_healing || !world_chance(w, w->loss))
         m->kind = MESSAGE_NONE;
+    keep_for_late(w, &taken);
     bool is_lost = !w->is_healing && world_chance(w, w->loss);
     if (to->is_up && !is_lost && !(w->parted[taken.from] & bit(taken.to)))
         broker_handle(w, to, &taken);

@@ -16,6 +16,7 @@
 #define EPOCHS_MAX 64
 #define VALUES_MAX 512
 #define MESSAGES_MAX 12
+#define LATE_MAX 4
 #define OPS_MAX 10
 #define RECORDS_PER_PULL 3
 #define LAG_MS_MAX 60
@@ -58,7 +59,15 @@ struct op {
     int32_t new_version;
 };
 
-enum message_kind { MESSAGE_NONE, MESSAGE_PULL, MESSAGE_PULLED, MESSAGE_ASK, MESSAGE_TOLD, MESSAGE_COMPARE, MESSAGE_REPORT };
+enum message_kind {
+    MESSAGE_NONE,
+    MESSAGE_PULL,
+    MESSAGE_PULLED,
+    MESSAGE_ASK,
+    MESSAGE_TOLD,
+    MESSAGE_COMPARE,
+    MESSAGE_REPORT
+};
 struct message {
     enum message_kind kind;
     int32_t from, to;
@@ -67,7 +76,7 @@ struct message {
     int32_t error;
     int32_t asked;
     struct epoch_end told;
-    int64_t high_watermark;
+    int64_t high_watermark, epoch_start;
     int32_t records_count;
     struct record records[RECORDS_PER_PULL];
     struct election_report report;
@@ -94,6 +103,7 @@ struct broker {
     int32_t mark_on_disk;  /* high watermark checkpoint */
     int32_t clean_on_disk; /* epoch that stopped cleanly, -1 */
     int32_t epoch_on_disk; /* epoch registered last, -1 */
+    int32_t reached_epoch; /* of fsync topics, and after a clean stop, on the disk as well */
     struct epoch_entry entries[LOG_MAX];
     int32_t entries_count;
     int32_t generation;      /* counts the times that a process ended other than cleanly */
@@ -107,7 +117,9 @@ struct broker {
     int32_t clean_from;   /* for the next registration */
     int32_t disk_from;
     bool knows_expired;
-    struct view view; /* a read that is on its way */
+    struct view view;     /* a read that is on its way */
+    struct view old_view; /* one that comes late, or once more */
+    int32_t seen_version; /* of the state */
     struct replica_role role;
     struct follower_state follower;
     int64_t high_watermark;
@@ -154,7 +166,8 @@ struct world {
     bool was_fsync;     /* since it was made */
     bool may_leave_out; /* the controller does not wait for absent replicas for ever */
     bool is_healing;
-    uint32_t loss, faults, ticks; /* of 256 */
+    bool is_gentle; /* no process ends */
+    uint32_t loss, faults, ticks, moves; /* of 256 */
     /* ZooKeeper */
     bool has_state;
     struct state state;
@@ -165,6 +178,7 @@ struct world {
     struct op ops[OPS_MAX];
     uint32_t parted[BROKERS_MAX]; /* with whom no messages are exchanged */
     struct message messages[MESSAGES_MAX];
+    struct message late[LATE_MAX]; /* pulls that come a second time, much later */
     struct broker b[BROKERS_MAX];
     /* the truth */
     struct committed committed[LOG_MAX];
@@ -230,6 +244,7 @@ void broker_register(struct world *w, struct broker *b);
 
 struct message *world_new_message(struct world *w);
 void world_deliver(struct world *w, struct message *m);
+void world_deliver_late(struct world *w);
 void broker_handle(struct world *w, struct broker *b, const struct message *m);
 
 struct op *zookeeper_new_op(struct world *w);

@@ -19,7 +19,8 @@ void state_to_znode(const struct state *s, struct znode_state *ret)
 
 void state_from_znode(const struct znode_state *z, struct state *ret)
 {
-    *ret = (struct state){.leader = z->leader, .leader_epoch = z->leader_epoch, .controller_epoch = z->controller_epoch};
+    *ret = (struct state){
+        .leader = z->leader, .leader_epoch = z->leader_epoch, .controller_epoch = z->controller_epoch};
     for (int32_t i = 0; i < z->isr_count; i++) {
         ret->isr |= bit(z->isr[i]);
         ret->isr_epochs[z->isr[i]] = (int32_t)z->isr_epochs[i];

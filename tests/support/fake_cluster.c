@@ -2,6 +2,7 @@
 
 #include "broker/cluster/view_builder.h"
 #include "broker/partition/partition.h"
+#include "broker/replication/replica.h"
 #include "coordination/coordinator.h"
 #include "tests/support/suite.h"
 
@@ -22,6 +23,7 @@ struct fake_topic {
     int32_t partitions_count;
     struct fake_partition {
         struct partition *partition;
+        struct replica *replica;
         int32_t leader;
         int32_t epoch;
     } * partitions;
@@ -59,7 +61,8 @@ static void describe_partition(const void *arg, int32_t number, struct view_part
                                    .isr_count = 1,
                                    .replicas = &ourselves,
                                    .isr = &ourselves,
-                                   .local = t->partitions[number].partition};
+                                   .local = t->partitions[number].partition,
+                                   .replica = t->partitions[number].replica};
 }
 
 static struct view_block *block_of(const struct fake_topic *t)
@@ -165,8 +168,10 @@ void fake_cluster_free(struct cluster *c)
     coordinator_free(c->coordinator, false, 1000);
     view_unref(c->view);
     for (size_t i = 0; i < c->topics_count; i++) {
-        for (int32_t n = 0; n < c->topics[i].partitions_count; n++)
+        for (int32_t n = 0; n < c->topics[i].partitions_count; n++) {
+            replica_unref(c->topics[i].partitions[n].replica);
             partition_unref(c->topics[i].partitions[n].partition);
+        }
         free(c->topics[i].partitions);
     }
     pthread_mutex_destroy(&c->lock);
@@ -182,6 +187,28 @@ void fake_cluster_topic_defaults(struct topic_config *config)
     log_settings_default(&config->log);
 }
 
+/* One replica each, so nothing is ever to be looked at. */
+static const struct replica_settings replicas = {.broker_id = FAKE_CLUSTER_BROKER, .lag_ms_max = 10000};
+
+static void take_role(struct fake_partition *p)
+{
+    struct znode_state state = {.leader = p->leader,
+                                .leader_epoch = p->epoch,
+                                .isr_count = 1,
+                                .isr = {FAKE_CLUSTER_BROKER},
+                                .isr_epochs = {1}};
+    int32_t broker = FAKE_CLUSTER_BROKER;
+    struct znode_replicas assigned = {.brokers = &broker, .count = 1};
+    struct replica_news news = {.state = &state,
+                                .version = p->epoch,
+                                .replicas = &assigned,
+                                .broker_epoch = 1,
+                                .is_assigned = true,
+                                .min_in_sync = 1};
+    struct replica_step step;
+    ck_assert_int_eq(replica_take_news(p->replica, &news, &step), REPLICA_CHANGE);
+}
+
 static struct partition *open_partition(const struct cluster *c, const struct fake_topic *t, int32_t number)
 {
     char path[1024];
@@ -194,7 +221,6 @@ static struct partition *open_partition(const struct cluster *c, const struct fa
     int r = log_open(path, &t->config.log, &hint, &log, &recovery, &error);
     ck_assert_msg(r == 0, "%s", r == 0 ? "" : error.text);
     ck_assert_int_eq(partition_new(t->name, number, t->id.bytes, &log, &p), 0);
-    ck_assert_int_eq(partition_lead(p, 1), 0);
     return p;
 }
 
@@ -213,6 +239,8 @@ struct topic_id fake_cluster_add_topic_with(struct cluster *c, const char *name,
         t->partitions[n].partition = open_partition(c, t, n);
         t->partitions[n].leader = FAKE_CLUSTER_BROKER;
         t->partitions[n].epoch = 1;
+        ck_assert_int_eq(replica_new(&replicas, t->partitions[n].partition, &t->partitions[n].replica), 0);
+        take_role(&t->partitions[n]);
     }
     struct topic_id id = t->id;
     publish(c);
@@ -246,10 +274,7 @@ void fake_cluster_set_leader(struct cluster *c, const char *topic, int32_t numbe
     struct fake_partition *p = &find(c, topic)->partitions[number];
     p->leader = leader;
     p->epoch = epoch;
-    if (leader == FAKE_CLUSTER_BROKER)
-        ck_assert_int_eq(partition_lead(p->partition, epoch), 0);
-    else
-        partition_stop_leading(p->partition);
+    take_role(p);
     publish(c);
 }
 

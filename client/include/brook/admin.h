@@ -69,6 +69,55 @@ int brook_admin_describe_cluster(brook_admin *admin, const char *const *topics, 
                                  struct brook_cluster **ret_cluster, struct brook_error *error);
 void brook_cluster_free(struct brook_cluster *cluster);
 
+struct brook_partition_name {
+    const char *topic;
+    int32_t partition;
+};
+/* Let preferred replicas (the first of each list) lead again; with `unclean` instead find leaders for partitions that
+ * have none, among replicas that may not be in sync: acknowledged records may be lost. Returns when that is done. 0, or
+ * the first partition's error, all of which are in errors[0 .. count) (NULL: not wanted):
+ * -BROOK_E_PREFERRED_NOT_AVAILABLE, -BROOK_E_NO_LEADER, -BROOK_E_UNKNOWN_TOPIC, -BROOK_E_UNKNOWN_PARTITION; another
+ * error is about all of them. */
+int brook_admin_elect_leaders(brook_admin *admin, const struct brook_partition_name *partitions, size_t count,
+                              bool unclean, int timeout_ms, struct brook_error *errors, struct brook_error *error);
+
+struct brook_partition_plan {
+    const char *topic;
+    int32_t partition;
+    const int32_t *replicas; /* afterwards, the preferred leader first */
+    size_t replicas_count;   /* 0: cancel the move that runs */
+};
+/* Move partitions to other brokers. Returns when the plan is taken over: brook_admin_list_reassignments() shows what
+ * is still on its way. `quota_bytes`: bytes per second that each broker of the cluster may pull for new replicas from
+ * now on, 0 without limit, -1 as it is (count 0: only that is set). Errors as above: -BROOK_E_INVALID_REPLICAS,
+ * -BROOK_E_BROKER_NOT_AVAILABLE, -BROOK_E_NO_REASSIGNMENT, ... `validate_only`: check, write nothing. */
+int brook_admin_reassign(brook_admin *admin, const struct brook_partition_plan *plans, size_t count,
+                         int64_t quota_bytes, bool validate_only, int timeout_ms, struct brook_error *errors,
+                         struct brook_error *error);
+
+struct brook_reassignment {
+    const char *topic;
+    int32_t partition;
+    int32_t leader;          /* -1: none */
+    const int32_t *replicas; /* that hold it now */
+    size_t replicas_count;
+    const int32_t *adding; /* of these, those that came for the move */
+    size_t adding_count;
+    const int32_t *removing; /* of these, those that go at its end */
+    size_t removing_count;
+    const int32_t *target; /* afterwards */
+    size_t target_count;
+    const int32_t *isr; /* it ends when all of the target are in here */
+    size_t isr_count;
+};
+struct brook_reassignments {
+    const struct brook_reassignment *list;
+    size_t count;
+};
+int brook_admin_list_reassignments(brook_admin *admin, int timeout_ms, struct brook_reassignments **ret_reassignments,
+                                   struct brook_error *error);
+void brook_reassignments_free(struct brook_reassignments *reassignments);
+
 struct brook_config_entry {
     const char *key;
     const char *value;

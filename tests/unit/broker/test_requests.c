@@ -193,7 +193,7 @@ START_TEST(a_leader_says_where_an_epoch_ends)
     ck_assert_int_eq(end_->end_offset, 10);
     end_ = epoch_end(&x, 0, 1, 0);
     ck_assert_int_eq(end_->epoch, -1);
-    ck_assert_int_eq(end_->end_offset, -1);
+    ck_assert_int_eq(end_->end_offset, 0);
     ck_assert_int_eq(envelope_status_code(epoch_end(&x, 0, 0, 1)->status), BROOK_E_FENCED_EPOCH);
     ck_assert_int_eq(envelope_status_code(epoch_end(&x, 0, 2, 1)->status), BROOK_E_UNKNOWN_EPOCH);
     ck_assert_int_eq(envelope_status_code(epoch_end(&x, 8, 1, 1)->status), BROOK_E_UNKNOWN_PARTITION);

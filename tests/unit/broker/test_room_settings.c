@@ -11,6 +11,7 @@ struct rooms {
     struct handler_settings handlers;
     struct net_settings net;
     struct cluster_settings cluster;
+    int64_t rebalance_s; /* cluster's, in the setting's unit */
 };
 
 /* One field that has to have the value of `name`; a setting may go to several. */
@@ -33,6 +34,12 @@ static const struct place places[] = {
     IN("num.partitions", 13, cluster.partitions_default),
     IN("default.replication.factor", 15, cluster.replicas_default),
     IN("min.insync.replicas", 14, cluster.topic_defaults.min_insync_replicas),
+    IN("num.replica.fetchers", 18, cluster.replication.fetchers),
+    IN("replica.lag.time.max.ms", 17003, cluster.replication.lag_ms_max),
+    IN("replica.fetch.max.bytes", 17004, cluster.replication.fetch_partition_bytes),
+    IN("replica.fetch.response.max.bytes", 17005, cluster.replication.fetch_bytes_max),
+    IN("replica.fetch.wait.max.ms", 17006, cluster.replication.fetch_wait_ms_max),
+    IN("replica.socket.timeout.ms", 17007, cluster.replication.fetch_timeout_ms),
     IN("leader.imbalance.check.interval.seconds", 16, rebalance_s),
     IN("leader.election.absent.wait.ms", 17001, cluster.absent_wait_ms),
     IN("replication.quota.bytes", 17002, cluster.replication_quota_bytes),
@@ -67,6 +74,7 @@ static const struct place places[] = {
     IN("connection.setup.timeout.ms", 30002, net.hello_ms_max),
     IN("socket.request.max.bytes", 100000001, net.frame_bytes_max),
     IN("socket.request.max.bytes", 100000001, handlers.frame_bytes_max),
+    IN("socket.request.max.bytes", 100000001, cluster.replication.frame_bytes_max),
     IN("socket.request.timeout.ms", 30003, net.frame_ms_max),
     IN("socket.request.min.rate", 30004, net.frame_bytes_per_s_min),
     IN("socket.send.timeout.ms", 30005, net.send_ms_max),
@@ -116,13 +124,7 @@ static void divide(const struct settings *s, struct rooms *rooms)
     *rooms = (struct rooms){.handlers = room_settings_handlers(s),
                             .net = room_settings_net(s),
                             .cluster = room_settings_cluster(s)};
-}
-
-/* One replica is all that a file may ask for: other values of these two are put in afterwards. (That each is read
- * into its own field is seen in test_settings, from the value that the refusal names.) */
-static bool counts_replicas(const char *name)
-{
-    return strcmp(name, "default.replication.factor") == 0 || strcmp(name, "min.insync.replicas") == 0;
+    rooms->rebalance_s = rooms->cluster.rebalance_interval_ms / 1000;
 }
 
 static const char *write_file(void)
@@ -132,7 +134,7 @@ static const char *write_file(void)
     FILE *f = fopen(path, "w");
     ck_assert_ptr_nonnull(f);
     for (size_t i = 0; i < PLACES_COUNT; i++)
-        if (!counts_replicas(places[i].name) && (i == 0 || strcmp(places[i].name, places[i - 1].name) != 0))
+        if (i == 0 || strcmp(places[i].name, places[i - 1].name) != 0)
             fprintf(f, "%s=%" PRId64 "\n", places[i].name, places[i].value);
     for (size_t i = 0; i < TEXTS_COUNT; i++)
         fprintf(f, "%s=%s\n", texts[i][0], texts[i][1]);
@@ -147,8 +149,6 @@ START_TEST(every_setting_arrives_where_it_belongs)
     struct rooms rooms;
     int r = settings_load(write_file(), NULL, 0, &s, &faults);
     ck_assert_msg(r == 0, "%s", faults.count ? faults.lines[0] : "");
-    s->default_replication_factor = 15;
-    s->min_insync_replicas = 14;
     divide(s, &rooms);
     for (size_t i = 0; i < PLACES_COUNT; i++) {
         int64_t value = read_place(&rooms, &places[i]);

@@ -59,4 +59,9 @@ check "log dump refuses what is no segment" 1 "not a .log" "$brook" log dump "$0
 check "the manual page has every command" 0 "brook bench latency" "$brook" --print-manual
 check "the settings have a manual page" 0 "linger.ms" sh -c "\"$brook\" --print-config-manual | tr -d '\\\\'"
 check "the completion is bash" 0 "" bash -c "source <(\"$brook\" --print-completion) && complete -p brook"
+check "one word and two are told apart" 0 "brook cluster [OPTION" "$brook" cluster --help
+check "help of a command beneath a command" 0 "--throttle" "$brook" cluster reassign --help
+check "a list of brokers is checked" 2 "--brokers: '1,x'" "$brook" -b 127.0.0.1:1 cluster reassign --brokers 1,x
+check "plans exclude each other" 2 "exclude each other" "$brook" -b 127.0.0.1:1 cluster reassign --brokers 1 --cancel
+check "a plan that is none is refused" 1 "is no plan" sh -c "echo '{\"partitions\":[7]}' >$directory/plan; $brook -b 127.0.0.1:1 cluster reassign --plan $directory/plan"
 echo "1..$n"

@@ -441,6 +441,97 @@ START_TEST(an_answer_that_comes_too_late_belongs_to_no_later_call)
 }
 END_TEST
 
+/* ---- the controller's affairs ----------------------------------------------------------------------- */
+
+struct affairs {
+    int64_t quota;
+    size_t replicas;
+};
+
+static enum stub_verdict conduct(void *arg, const struct stub_request *q)
+{
+    struct affairs *a = arg;
+    Brook__Response response = BROOK__RESPONSE__INIT;
+    Brook__Status status = BROOK__STATUS__INIT;
+    Brook__PartitionResult good = BROOK__PARTITION_RESULT__INIT, bad = good, *results[] = {&good, &bad};
+    Brook__ElectLeadersResponse elected = BROOK__ELECT_LEADERS_RESPONSE__INIT;
+    Brook__ReassignResponse moved = BROOK__REASSIGN_RESPONSE__INIT;
+    Brook__ListReassignmentsResponse listed = BROOK__LIST_REASSIGNMENTS_RESPONSE__INIT;
+    Brook__RunningReassignment running = BROOK__RUNNING_REASSIGNMENT__INIT, *list[] = {&running};
+    int32_t replicas[] = {1, 2, 3};
+    status.has_code = 1;
+    status.code = BROOK_E_PREFERRED_NOT_AVAILABLE;
+    bad.status = &status;
+    response.body_case = (Brook__Response__BodyCase)q->request->body_case;
+    switch (q->request->body_case) {
+    case BROOK__REQUEST__BODY_ELECT_LEADERS:
+        elected.n_partitions = q->request->elect_leaders->n_partitions;
+        elected.partitions = results;
+        response.elect_leaders = &elected;
+        break;
+    case BROOK__REQUEST__BODY_REASSIGN:
+        a->quota = q->request->reassign->quota_bytes;
+        a->replicas = q->request->reassign->n_partitions ? q->request->reassign->partitions[0]->n_replicas : 99;
+        moved.n_partitions = q->request->reassign->n_partitions;
+        moved.partitions = results;
+        response.reassign = &moved;
+        break;
+    case BROOK__REQUEST__BODY_LIST_REASSIGNMENTS:
+        running.has_topic = running.has_partition = 1;
+        running.topic = envelope_text("a");
+        running.partition = 4;
+        running.replicas = replicas;
+        running.n_replicas = 3;
+        running.adding = replicas + 2;
+        running.n_adding = 1;
+        running.removing = replicas;
+        running.n_removing = 1;
+        running.target = replicas + 1;
+        running.n_target = 2;
+        listed.n_partitions = 1;
+        listed.partitions = list;
+        response.list_reassignments = &listed;
+        break;
+    default:
+        return STUB_PASS;
+    }
+    stub_reply(q, &response, NULL, 0, 0);
+    return STUB_DONE;
+}
+
+START_TEST(elections_and_moves_answer_for_each_partition)
+{
+    struct fixture f;
+    struct affairs a = {0};
+    struct brook_error errors[2];
+    const struct brook_partition_name names[] = {{"a", 0}, {"a", 1}};
+    const int32_t replicas[] = {2, 3};
+    const struct brook_partition_plan plans[] = {{"a", 0, replicas, 2}, {"a", 1, NULL, 0}};
+    struct brook_reassignments *running;
+    fixture_open(&f, 1, conduct, &a);
+    ck_assert_int_eq(brook_admin_elect_leaders(f.admin, names, 2, false, WAIT_MS, errors, &f.error),
+                     -BROOK_E_PREFERRED_NOT_AVAILABLE);
+    ck_assert_int_eq(errors[0].code, 0);
+    ck_assert_int_eq(errors[1].code, BROOK_E_PREFERRED_NOT_AVAILABLE);
+    ck_assert_int_eq(brook_admin_elect_leaders(f.admin, names, 1, false, WAIT_MS, NULL, &f.error), 0);
+    ck_assert_int_eq(brook_admin_reassign(f.admin, plans, 2, 5000, false, WAIT_MS, errors, &f.error),
+                     -BROOK_E_PREFERRED_NOT_AVAILABLE);
+    ck_assert_int_eq(a.quota, 5000);
+    ck_assert_uint_eq(a.replicas, 2);
+    ck_assert_int_eq(brook_admin_reassign(f.admin, plans + 1, 1, -1, false, WAIT_MS, NULL, &f.error), 0);
+    ck_assert_uint_eq(a.replicas, 0);
+    ck_assert_int_eq(brook_admin_list_reassignments(f.admin, WAIT_MS, &running, &f.error), 0);
+    ck_assert_uint_eq(running->count, 1);
+    ck_assert_str_eq(running->list[0].topic, "a");
+    ck_assert_int_eq(running->list[0].partition, 4);
+    ck_assert_int_eq(running->list[0].adding[0], 3);
+    ck_assert_int_eq(running->list[0].removing[0], 1);
+    ck_assert_uint_eq(running->list[0].target_count, 2);
+    brook_reassignments_free(running);
+    fixture_close(&f);
+}
+END_TEST
+
 SUITE_MAIN("client/admin", SUITE_TEST(a_topic_is_created_with_its_settings),
            SUITE_TEST(refusals_come_back_as_they_are),
            SUITE_TEST(a_lost_answer_to_a_change_is_not_asked_for_again), SUITE_TEST(the_cluster_is_described),
@@ -448,5 +539,6 @@ SUITE_MAIN("client/admin", SUITE_TEST(a_topic_is_created_with_its_settings),
            SUITE_TEST(offsets_follow_a_leader_and_wait_for_one),
            SUITE_TEST(records_are_deleted_at_each_leader),
            SUITE_TEST(a_lost_answer_to_a_deletion_is_asked_for_again_where_that_does_no_harm),
+           SUITE_TEST(elections_and_moves_answer_for_each_partition),
            SUITE_TEST(a_call_without_a_broker_says_what_stood_in_the_way),
            SUITE_TEST(an_answer_that_comes_too_late_belongs_to_no_later_call))

@@ -1,0 +1,284 @@
+#include "broker/replication/leader_state.h"
+#include "tests/support/suite.h"
+
+#include <stdlib.h>
+
+/* Broker 1 leads at epoch 5, which begins at 100; the epochs before: 3 from 0, 4 from 60. Brokers 2 and 3 follow. */
+static const struct epoch_entry entries[] = {{3, 0}, {4, 60}};
+static struct epoch_history history = {entries, 2, 0, 100};
+static int32_t brokers[] = {1, 2, 3};
+static const struct znode_replicas replicas = {brokers, 3};
+static struct leader_state *s;
+static int32_t reached; /* what followers say */
+
+static void lead(const struct znode_state *state)
+{
+    history = (struct epoch_history){entries, 2, 0, 100};
+    reached = 5;
+    s = malloc(leader_state_bytes(4));
+    leader_state_init(s, 4);
+    struct leader_beginning b = {.broker_id = 1,
+                                 .replicas = &replicas,
+                                 .state = state,
+                                 .version = 7,
+                                 .history = &history,
+                                 .min_in_sync = 1,
+                                 .lag_ms_max = 1000,
+                                 .now_ms = 0};
+    ck_assert_int_eq(leader_state_begin(s, &b), 0);
+}
+
+static const struct znode_state all = {
+    .leader = 1, .leader_epoch = 5, .isr_count = 3, .isr = {1, 2, 3}, .isr_epochs = {11, 12, 13}};
+static const struct znode_state sole = {
+    .leader = 1, .leader_epoch = 5, .isr_count = 1, .isr = {1}, .isr_epochs = {11}};
+
+static void end(void)
+{
+    free(s);
+}
+
+static int pull_at(int32_t broker, int64_t epoch, int64_t offset, int32_t last_epoch, int64_t now_ms)
+{
+    struct leader_pull pull = {.broker_id = broker,
+                               .broker_epoch = epoch,
+                               .current_epoch = 5,
+                               .offset = offset,
+                               .last_epoch = last_epoch,
+                               .safe_end = offset,
+                               .reached_epoch = reached};
+    return leader_state_pull(s, &history, &pull, now_ms);
+}
+
+static bool propose(int64_t high_watermark, int64_t now_ms, struct leader_isr_change *change)
+{
+    return leader_state_propose(s, high_watermark, now_ms, change) && leader_state_confirm(s, high_watermark);
+}
+
+START_TEST(high_watermark_is_the_least_safe_end_and_never_goes_back)
+{
+    lead(&all);
+    ck_assert_int_eq(leader_state_replicated_end(s), -1);
+    ck_assert_int_eq(leader_state_high_watermark(s, 50, 100), 50);
+    ck_assert_int_eq(pull_at(2, 12, 90, 4, 1), 0);
+    ck_assert_int_eq(leader_state_high_watermark(s, 50, 100), 50);
+    ck_assert_int_eq(pull_at(3, 13, 80, 4, 1), 0);
+    ck_assert_int_eq(leader_state_high_watermark(s, 50, 100), 80);
+    ck_assert_int_eq(leader_state_high_watermark(s, 85, 100), 85);
+    ck_assert_int_eq(leader_state_high_watermark(s, 50, 70), 70);
+    s->min_in_sync = 4;
+    ck_assert_int_eq(leader_state_high_watermark(s, 50, 100), 50);
+    ck_assert_int_eq(leader_state_may_append(s), -BROOK_E_NOT_ENOUGH_REPLICAS);
+    ck_assert_int_eq(leader_state_may_acknowledge(s, 80, 70), -BROOK_E_NOT_ENOUGH_REPLICAS_AFTER_APPEND);
+    s->min_in_sync = 3;
+    ck_assert_int_eq(leader_state_may_acknowledge(s, 80, 79), 0);
+    ck_assert_int_eq(leader_state_may_acknowledge(s, 80, 80), -BROOK_E_AGAIN);
+    end();
+    lead(&sole);
+    ck_assert_int_eq(leader_state_replicated_end(s), INT64_MAX);
+    end();
+}
+END_TEST
+
+START_TEST(pull_counts_only_at_this_epoch_of_the_newest_life_and_with_a_log_that_fits)
+{
+    lead(&all);
+    struct leader_pull pull = {
+        .broker_id = 2, .broker_epoch = 12, .current_epoch = 4, .offset = 90, .last_epoch = 4, .safe_end = 90};
+    ck_assert_int_eq(leader_state_pull(s, &history, &pull, 1), -BROOK_E_FENCED_EPOCH);
+    pull.current_epoch = 6;
+    ck_assert_int_eq(leader_state_pull(s, &history, &pull, 1), -BROOK_E_UNKNOWN_EPOCH);
+    ck_assert_int_eq(pull_at(9, 12, 90, 4, 1), -BROOK_E_UNKNOWN_PARTITION);
+    ck_assert_int_eq(pull_at(1, 11, 90, 4, 1), -BROOK_E_UNKNOWN_PARTITION);
+    ck_assert_int_eq(pull_at(2, 12, 90, 3, 1), -BROOK_E_LOG_DIVERGED);
+    ck_assert_int_eq(pull_at(2, 12, 60, 4, 1), -BROOK_E_LOG_DIVERGED);
+    ck_assert_int_eq(pull_at(2, 12, 101, 4, 1), -BROOK_E_LOG_DIVERGED);
+    ck_assert_int_eq(pull_at(2, 12, 90, -1, 1), -BROOK_E_LOG_DIVERGED);
+    history.log_start = 95;
+    ck_assert_int_eq(pull_at(2, 12, 90, 4, 1), -BROOK_E_OFFSET_OUT_OF_RANGE);
+    history.log_start = 0;
+    ck_assert_int_eq(s->replicas[1].safe_end, -1);
+    ck_assert_int_eq(pull_at(2, 12, 60, 3, 1), 0);
+    ck_assert_int_eq(s->replicas[1].safe_end, 60);
+    ck_assert_int_eq(pull_at(2, 14, 40, 4, 2), -BROOK_E_LOG_DIVERGED);
+    ck_assert_int_eq(s->replicas[1].safe_end, -1);
+    ck_assert_int_eq(pull_at(2, 12, 60, 3, 3), -BROOK_E_STALE_BROKER_EPOCH);
+    leader_state_broker(s, 3, 15, false);
+    ck_assert_int_eq(pull_at(3, 13, 60, 3, 3), -BROOK_E_STALE_BROKER_EPOCH);
+    end();
+}
+END_TEST
+
+START_TEST(follower_joins_only_from_the_start_of_the_epoch_and_with_a_check_of_its_registration)
+{
+    struct leader_isr_change change;
+    lead(&sole);
+    ck_assert_int_eq(pull_at(2, 12, 95, 4, 1), 0);
+    ck_assert(!leader_state_propose(s, 90, 2, &change));
+    ck_assert_int_eq(pull_at(2, 12, 100, 4, 3), 0);
+    ck_assert(!leader_state_propose(s, 101, 4, &change));
+    ck_assert(leader_state_propose(s, 100, 4, &change));
+    ck_assert(!leader_state_confirm(s, 101)); /* moved on meanwhile */
+    ck_assert_int_eq(s->proposed, 0);
+    ck_assert(propose(100, 4, &change));
+    ck_assert_int_eq(change.version, 7);
+    ck_assert_int_eq(change.state.isr_count, 2);
+    ck_assert_int_eq(change.state.isr_epochs[1], 12);
+    ck_assert_int_eq(change.checks_count, 1);
+    ck_assert_int_eq(change.checks[0].broker_id, 2);
+    ck_assert_int_eq(change.checks[0].broker_epoch, 12);
+    ck_assert_int_eq(leader_state_high_watermark(s, 100, 120), 100);
+    ck_assert_int_eq(leader_state_in_sync(s), 1);
+    leader_state_outcome(s, LEADER_APPLIED, 8);
+    ck_assert_int_eq(leader_state_in_sync(s), 2);
+    ck_assert_int_eq(leader_state_replicated_end(s), 100);
+    end();
+}
+END_TEST
+
+START_TEST(member_leaves_when_it_lags_is_dead_drains_or_is_registered_anew_and_counts_until_then)
+{
+    struct leader_isr_change change;
+    lead(&all);
+    ck_assert_int_eq(pull_at(2, 12, 90, 4, 500), 0);
+    history.log_end = 110;
+    ck_assert_int_eq(pull_at(2, 12, 100, 4, 900), 0); /* all that there was at 500 */
+    ck_assert_int_eq(pull_at(3, 13, 100, 4, 1200), 0);
+    ck_assert(!leader_state_propose(s, 90, 1000, &change));
+    ck_assert(propose(90, 1501, &change)); /* 2 was caught up at 500; 3 at 0 */
+    ck_assert_int_eq(change.state.isr_count, 1);
+    ck_assert_int_eq(leader_state_replicated_end(s), 100);
+    ck_assert_int_eq(leader_state_in_sync(s), 1);
+    leader_state_outcome(s, LEADER_APPLIED, 8);
+    ck_assert_int_eq(leader_state_replicated_end(s), INT64_MAX);
+    end();
+
+    lead(&all);
+    leader_state_broker(s, 2, -1, false);
+    ck_assert(propose(90, 1, &change));
+    ck_assert_int_eq(change.state.isr_count, 2);
+    ck_assert_int_eq(change.state.isr[1], 3);
+    end();
+    lead(&all);
+    leader_state_broker(s, 3, 13, true);
+    leader_state_broker(s, 2, 14, false);
+    ck_assert(propose(90, 1, &change));
+    ck_assert_int_eq(change.state.isr_count, 1);
+    ck_assert_int_eq(change.state.isr[0], 1);
+    end();
+}
+END_TEST
+
+START_TEST(unknown_outcome_counts_until_a_later_write_has_succeeded)
+{
+    struct leader_isr_change change;
+    lead(&all);
+    ck_assert_int_eq(pull_at(2, 12, 100, 4, 1), 0);
+    leader_state_broker(s, 3, -1, false);
+    ck_assert(propose(90, 2, &change));
+    leader_state_outcome(s, LEADER_UNKNOWN, 0);
+    ck_assert(leader_state_wants_read(s));
+    ck_assert(!leader_state_propose(s, 90, 3, &change));
+    ck_assert_int_eq(leader_state_read(s, &all, 7), 0);
+    ck_assert(!leader_state_wants_read(s));
+    ck_assert_int_ne(s->proposed, 0);
+    ck_assert_int_eq(leader_state_in_sync(s), 2);
+    ck_assert(propose(90, 4, &change)); /* what is stored, once more */
+    ck_assert_int_eq(change.state.isr_count, 3);
+    ck_assert_int_eq(change.checks_count, 0);
+    leader_state_outcome(s, LEADER_APPLIED, 8);
+    ck_assert_int_eq(s->proposed, 0);
+    ck_assert_int_eq(leader_state_in_sync(s), 3);
+    end();
+}
+END_TEST
+
+START_TEST(refused_write_is_followed_by_a_read_that_is_adopted_or_ends_the_leadership)
+{
+    struct leader_isr_change change;
+    struct znode_state newer = all;
+    lead(&all);
+    leader_state_broker(s, 3, -1, false);
+    ck_assert(propose(90, 2, &change));
+    leader_state_outcome(s, LEADER_REFUSED, 0);
+    ck_assert(leader_state_wants_read(s));
+    ck_assert_int_eq(leader_state_read(s, &all, 6), 0);
+    ck_assert(leader_state_wants_read(s)); /* that was an older one */
+    ck_assert_int_eq(leader_state_read(s, &all, 9), 0);
+    ck_assert(propose(90, 3, &change));
+    ck_assert_int_eq(change.version, 9);
+    ck_assert_int_eq(leader_state_read(s, &sole, 10), 0); /* before the answer */
+    ck_assert_int_eq(leader_state_in_sync(s), 1);
+    leader_state_outcome(s, LEADER_REFUSED, 0);
+    ck_assert(!leader_state_wants_read(s));
+    ck_assert_int_eq(s->version, 10);
+    newer.leader_epoch = 6;
+    ck_assert_int_eq(leader_state_read(s, &newer, 11), -BROOK_E_NOT_LEADER);
+    end();
+}
+END_TEST
+
+START_TEST(position_counts_only_when_the_follower_knows_that_it_has_reached_the_epoch)
+{
+    const struct epoch_entry written[] = {{3, 0}, {4, 60}, {5, 100}};
+    lead(&all);
+    reached = 4;
+    ck_assert_int_eq(pull_at(2, 12, 100, 4, 1), 0);
+    ck_assert_int_eq(s->replicas[1].safe_end, -1);
+    reached = 5;
+    ck_assert_int_eq(pull_at(2, 12, 100, 4, 1), 0);
+    ck_assert_int_eq(s->replicas[1].safe_end, 100);
+    reached = -1;
+    history = (struct epoch_history){written, 3, 0, 110};
+    ck_assert_int_eq(pull_at(2, 12, 101, 5, 1), 0); /* it has a record of the epoch */
+    ck_assert_int_eq(s->replicas[1].safe_end, 101);
+    end();
+}
+END_TEST
+
+START_TEST(latest_is_not_available_before_the_high_watermark_reaches_the_epoch)
+{
+    int64_t latest = -1;
+    lead(&all);
+    ck_assert_int_eq(leader_state_latest(s, 99, &latest), -BROOK_E_OFFSET_NOT_AVAILABLE);
+    ck_assert_int_eq(latest, -1);
+    ck_assert_int_eq(leader_state_latest(s, 100, &latest), 0);
+    ck_assert_int_eq(latest, 100);
+    end();
+}
+END_TEST
+
+START_TEST(replicas_come_and_go_and_those_that_count_stay)
+{
+    int32_t others[] = {1, 4, 5, 6};
+    const struct znode_replicas new_list = {others, 4};
+    const struct znode_replicas short_list = {others, 2};
+    struct leader_isr_change change;
+    lead(&all);
+    ck_assert_int_eq(leader_state_assign(s, &new_list, 5), -BROOK_E_TOO_MANY);
+    ck_assert_int_eq(s->replicas_count, 3);
+    ck_assert_int_eq(leader_state_assign(s, &short_list, 5), 0);
+    ck_assert_int_eq(s->replicas_count, 4);
+    ck_assert(propose(90, 6, &change)); /* 2 and 3 are not assigned any more */
+    ck_assert_int_eq(change.state.isr_count, 1);
+    ck_assert_int_eq(leader_state_replicated_end(s), -1);
+    leader_state_outcome(s, LEADER_APPLIED, 8);
+    ck_assert_int_eq(leader_state_assign(s, &new_list, 7), 0);
+    ck_assert_int_eq(s->replicas_count, 4);
+    ck_assert_int_eq(s->replicas[s->self].broker_id, 1);
+    ck_assert_int_eq(pull_at(6, 21, 100, 4, 8), 0);
+    ck_assert(propose(90, 9, &change));
+    ck_assert_int_eq(change.state.isr[1], 6);
+    end();
+}
+END_TEST
+
+SUITE_MAIN("replication/leader_state", SUITE_TEST(high_watermark_is_the_least_safe_end_and_never_goes_back),
+           SUITE_TEST(pull_counts_only_at_this_epoch_of_the_newest_life_and_with_a_log_that_fits),
+           SUITE_TEST(follower_joins_only_from_the_start_of_the_epoch_and_with_a_check_of_its_registration),
+           SUITE_TEST(member_leaves_when_it_lags_is_dead_drains_or_is_registered_anew_and_counts_until_then),
+           SUITE_TEST(unknown_outcome_counts_until_a_later_write_has_succeeded),
+           SUITE_TEST(refused_write_is_followed_by_a_read_that_is_adopted_or_ends_the_leadership),
+           SUITE_TEST(position_counts_only_when_the_follower_knows_that_it_has_reached_the_epoch),
+           SUITE_TEST(latest_is_not_available_before_the_high_watermark_reaches_the_epoch),
+           SUITE_TEST(replicas_come_and_go_and_those_that_count_stay))
