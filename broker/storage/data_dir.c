@@ -47,6 +47,7 @@ struct data_dir {
     struct known *known; /* sorted by topic and number */
     size_t known_count;
     size_t known_capacity;
+    bool has_leftovers; /* checkpoints speak of partitions whose directory is not there */
     char *warnings[WARNINGS_MAX];
     size_t warnings_count;
 };
@@ -247,6 +248,9 @@ static void load_checkpoint(struct data_dir *dir, enum which_checkpoint which)
     for (size_t i = 0; i < dir->known_count; i++)
         dir->known[i].offsets[which] =
             offset_checkpoint_find(&table, dir->known[i].topic, dir->known[i].partition);
+    for (size_t i = 0; i < table.count && !dir->has_leftovers; i++)
+        dir->has_leftovers =
+            !find_known(dir, dir->known_count, table.entries[i].topic, table.entries[i].partition);
     offset_checkpoint_done(&table);
 }
 
@@ -302,6 +306,8 @@ static int save_some(struct data_dir *dir, enum which_checkpoint only, struct br
     for (enum which_checkpoint which = 0; r == 0 && which < CHECKPOINTS_COUNT; which++)
         if (which == only || only == CHECKPOINTS_COUNT)
             r = save_checkpoint(dir, which, list, count, error);
+    if (r == 0 && only == CHECKPOINTS_COUNT)
+        dir->has_leftovers = false;
     return r == -BROOK_E_NOMEM ? brook_error_set(error, BROOK_E_NOMEM, "out of memory") : r;
 }
 
@@ -356,7 +362,7 @@ int data_dir_lower_recovery_point(struct data_dir *dir, const char *topic, int32
 int data_dir_forget(struct data_dir *dir, const char *topic, int32_t partition)
 {
     struct known *k = find_known(dir, dir->known_count, topic, partition);
-    bool anything = false;
+    bool anything = dir->has_leftovers; /* it may be among them */
     for (int which = 0; k && which < CHECKPOINTS_COUNT; which++) {
         anything = anything || k->offsets[which] >= 0;
         k->offsets[which] = -1;

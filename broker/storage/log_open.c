@@ -6,6 +6,7 @@
 #include "broker/storage/retention.h"
 #include "broker/storage/segment_index.h"
 #include "proto/base/cleanup.h"
+#include "proto/record/big_endian.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -17,8 +18,10 @@ struct opening {
     struct log_hint hint;
     struct log_recovery recovery;
     struct brook_error *error;
-    bool epochs_known; /* from their file; else every header tells */
-    bool is_new;       /* the directory was made just now */
+    int64_t durable_below; /* the recovery point as it was given: what is bad below it was whole once */
+    int64_t scanned_from;  /* base offset of the first segment that was scanned; -1: none was */
+    bool epochs_known;     /* from their file; else every header tells */
+    bool is_new;           /* the directory was made just now */
 };
 
 static int64_t next_base(const struct log *log, size_t place)
@@ -95,11 +98,14 @@ static int add_first(struct opening *o)
 
 static int find_segments(struct opening *o)
 {
-    AUTO_FREE int64_t *bases = NULL;
-    size_t count;
-    int r = log_files_find(o->log->directory, &bases, &count, o->error);
+    struct log_files files;
+    int r = log_files_find(o->log->directory, &files, o->error);
     if (r != 0)
         return r == -BROOK_E_STORAGE_FULL || r == -BROOK_E_CORRUPT_BATCH ? r : -BROOK_E_STORAGE_ERROR;
+    AUTO_FREE int64_t *bases = files.bases;
+    size_t count = files.bases_count;
+    o->log->producers.snapshots = files.snapshots;
+    o->log->producers.snapshots_count = files.snapshots_count;
     for (size_t i = 0; i < count && r == 0; i++)
         r = add_found(o, bases[i], i + 1 == count);
     return r == 0 && count == 0 ? add_first(o) : r;
@@ -202,6 +208,8 @@ static int scan_segment(struct opening *o, size_t place, struct recovery_scan *r
     s->max_timestamp_known = r == 0;
     indexer_done(&b.indexer);
     o->recovery.scanned = true;
+    if (o->scanned_from < 0 || s->base_offset < o->scanned_from)
+        o->scanned_from = s->base_offset;
     o->recovery.indexes_rebuilt++;
     o->recovery.bytes_scanned += scan.bytes_scanned;
     *ret_scan = scan;
@@ -211,6 +219,27 @@ static int scan_segment(struct opening *o, size_t place, struct recovery_scan *r
         return brook_error_set(o->error, BROOK_E_STORAGE_ERROR, "reading a segment of %s",
                                directory_path(o->log->directory));
     return r;
+}
+
+/* A torn tail is what was never synced. What names an offset below the recovery point was, and is rotten. */
+static bool is_rot(const struct opening *o, const struct recovery_scan *scan)
+{
+    uint8_t base[8];
+    if (scan->verdict != RECOVERY_TORN || scan->next_offset >= o->durable_below ||
+        file_read(scan->fd, base, sizeof base, scan->valid_bytes) != (ssize_t)sizeof base)
+        return false;
+    int64_t offset = (int64_t)be64_read(base);
+    return offset >= scan->next_offset && offset < o->durable_below;
+}
+
+static int report_rot(struct opening *o, size_t place, const struct recovery_scan *scan)
+{
+    return brook_error_set(o->error, BROOK_E_CORRUPT_BATCH,
+                           "%s: a bad batch at byte %lld of segment %lld, offset %lld, was on stable storage up to offset "
+                           "%lld; nothing was cut",
+                           directory_path(o->log->directory), (long long)scan->valid_bytes,
+                           (long long)o->log->segments[place]->base_offset, (long long)scan->next_offset,
+                           (long long)o->durable_below);
 }
 
 static int report_damage(struct opening *o, size_t place, const struct recovery_scan *scan)
@@ -287,6 +316,8 @@ static int recover_segment(struct opening *o, size_t place)
         return r;
     if (scan.verdict == RECOVERY_DAMAGED || scan.next_offset > next_base(o->log, place))
         return report_damage(o, place, &scan);
+    if (is_rot(o, &scan))
+        return report_rot(o, place, &scan);
     if (scan.verdict == RECOVERY_TORN) {
         bool any = false;
         r = any_valid_behind(o, place, &any);
@@ -339,6 +370,8 @@ static int open_clean(struct opening *o)
     if (r != 0)
         return r;
     r = resume(o);
+    if (r == 0 && o->durable_below >= 0 && o->log->next_offset != o->durable_below)
+        r = -BROOK_E_CORRUPT_BATCH; /* a clean stop has told its end */
     if (r != -BROOK_E_CORRUPT_BATCH && r != -BROOK_E_UNSUPPORTED_FORMAT)
         return r;
     /* The marker says clean and the last segment says otherwise: look closely. */
@@ -455,6 +488,8 @@ static int open_log(struct opening *o)
     log->start_offset = clamp(o->hint.start_offset, log->segments[0]->base_offset, log->next_offset);
     log->cleaned_offset = clamp(o->hint.cleaned_offset, 0, log->next_offset);
     r = settle_epochs(o);
+    if (r == 0)
+        r = log_producers_open(log, o->scanned_from, o->error);
     if (r != 0)
         return r;
     date_active(log_active(log));
@@ -486,7 +521,10 @@ int log_open(const char *directory, const struct log_settings *settings, const s
              struct log **ret_log, struct log_recovery *ret_recovery, struct brook_error *error)
 {
     struct brook_error ignored = {0};
-    struct opening o = {.hint = *hint, .error = error ? error : &ignored};
+    struct opening o = {.hint = *hint,
+                        .durable_below = hint->recovery_point,
+                        .scanned_from = -1,
+                        .error = error ? error : &ignored};
     o.error->code = 0;
     o.log = new_log(directory, settings, hint->files);
     if (!o.log)

@@ -238,6 +238,10 @@ static int read_files(struct log *log, struct log_view *v, struct request *q, in
     }
     if (r != 0)
         return r;
+    /* Outside of its segment or of the log: not what was written there, and "nothing yet" would be waited for for ever. */
+    if (first.base_offset < v->segment->base_offset || batch_last_offset(&first) >= v->next_base ||
+        batch_last_offset(&first) >= visible_end)
+        return -BROOK_E_CORRUPT_BATCH;
     if (first.base_offset >= q->end_offset || batch_last_offset(&first) >= q->end_offset)
         return 0;
     r = find_limit(log, v, q, visible_end, &limit);

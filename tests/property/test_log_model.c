@@ -308,7 +308,7 @@ static void step_restart(struct world *w)
     int64_t durable = log_durable_end(w->log);
     ck_assert_int_eq(log_close(w->log), 0);
     if (!hint.clean) {
-        if (below(w, 2))
+        if (below(w, 2) && durable >= w->start) /* a log that started over has nothing durable yet */
             hint.recovery_point = durable - (int64_t)below(w, (uint64_t)(durable - w->start) + 1);
         if (below(w, 2))
             tear(w, durable);

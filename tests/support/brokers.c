@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,8 +23,7 @@ struct brokers {
     struct zookeeper *zookeeper;
     char connect[64];
     char directory[PATH_MAX];
-    int session_timeout_ms;
-    const char *const *settings;
+    struct brokers_options options; /* defaults filled in */
     pid_t pids[BROKERS_MAX + 1]; /* by id; 0: not running */
     brook_admin *admin;
 };
@@ -34,8 +34,18 @@ static const char *build_directory(void)
     return d ? d : ".";
 }
 
+/* In the child: what runs from here on stands on another host, as far as the network is concerned. */
+static void enter_namespace(const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "/run/netns/%s", name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || setns(fd, CLONE_NEWNET) < 0)
+        _exit(125);
+}
+
 /* Run `argv` with its output in files; it dies with this process. */
-static pid_t spawn(char *const argv[], const char *output, const char *talk)
+static pid_t spawn(char *const argv[], const char *output, const char *talk, const char *namespace)
 {
     pid_t parent = getpid();
     pid_t pid = fork();
@@ -45,6 +55,8 @@ static pid_t spawn(char *const argv[], const char *output, const char *talk)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(126);
+    if (*namespace)
+        enter_namespace(namespace);
     int in = open("/dev/null", O_RDONLY);
     int out = open(output, O_WRONLY | O_CREAT | O_APPEND, 0644);
     int err = open(talk, O_WRONLY | O_CREAT | O_APPEND, 0644);
@@ -69,14 +81,25 @@ static int reap(pid_t pid, int timeout_ms)
     return -1;
 }
 
-static void write_settings(const struct brokers *b, int id, const char *name, const char *const *settings,
-                           const char *file)
+static struct brokers_place place_of(const struct brokers *b, int id)
+{
+    struct brokers_place place = {.listeners = "127.0.0.1:0"};
+    snprintf(place.zookeeper, sizeof place.zookeeper, "%s", b->connect);
+    if (b->options.place)
+        b->options.place(b->options.place_arg, b->zookeeper, id, &place);
+    return place;
+}
+
+static void write_settings(const struct brokers *b, int id, const char *name, const struct brokers_place *place,
+                           const char *const *settings, const char *file)
 {
     FILE *f = fopen(file, "we");
     ck_assert_ptr_nonnull(f);
-    fprintf(f, "broker.id=%d\nlisteners=127.0.0.1:0\nlog.dirs=%s/data-%s\nzookeeper.connect=%s\n", id, b->directory,
-            name, b->connect);
-    fprintf(f, "zookeeper.session.timeout.ms=%d\n", b->session_timeout_ms);
+    fprintf(f, "broker.id=%d\nlisteners=%s\nlog.dirs=%s/data-%s\nzookeeper.connect=%s\n", id, place->listeners,
+            b->directory, name, place->zookeeper);
+    if (*place->advertised)
+        fprintf(f, "advertised.listeners=%s\n", place->advertised);
+    fprintf(f, "zookeeper.session.timeout.ms=%d\n", b->options.session_timeout_ms);
     for (int i = 0; settings && settings[i]; i++)
         fprintf(f, "%s\n", settings[i]);
     ck_assert_int_eq(fclose(f), 0);
@@ -85,12 +108,13 @@ static void write_settings(const struct brokers *b, int id, const char *name, co
 static pid_t spawn_broker(const struct brokers *b, int id, const char *name)
 {
     char file[PATH_MAX + 64], talk[PATH_MAX + 64], program[PATH_MAX];
+    struct brokers_place place = place_of(b, id);
     snprintf(file, sizeof file, "%s/%s.conf", b->directory, name);
     snprintf(talk, sizeof talk, "%s/%s.log", b->directory, name);
     snprintf(program, sizeof program, "%s/brookd", build_directory());
-    write_settings(b, id, name, b->settings, file);
+    write_settings(b, id, name, &place, b->options.settings, file);
     char *argv[] = {program, "-c", file, NULL};
-    return spawn(argv, talk, talk);
+    return spawn(argv, talk, talk, place.namespace);
 }
 
 void brokers_restart(struct brokers *b, int id)
@@ -106,7 +130,8 @@ void brokers_reload(struct brokers *b, int id, const char *const *settings)
     char name[16], file[PATH_MAX + 64];
     snprintf(name, sizeof name, "%d", id);
     snprintf(file, sizeof file, "%s/%s.conf", b->directory, name);
-    write_settings(b, id, name, settings, file);
+    struct brokers_place place = place_of(b, id);
+    write_settings(b, id, name, &place, settings, file);
     brokers_signal(b, id, SIGHUP);
 }
 
@@ -164,12 +189,12 @@ struct brokers *brokers_start(int count, const struct brokers_options *options)
     const struct brokers_options *o = options ? options : &standard;
     struct brokers *b = calloc(1, sizeof *b);
     ck_assert_ptr_nonnull(b);
-    struct zookeeper_options zo = {.tick_ms = o->tick_ms ? o->tick_ms : 200};
+    b->options = *o;
+    b->options.session_timeout_ms = o->session_timeout_ms ? o->session_timeout_ms : 2000;
+    struct zookeeper_options zo = {.address = o->zookeeper_address, .tick_ms = o->tick_ms ? o->tick_ms : 200};
     b->zookeeper = zookeeper_start(&zo);
-    snprintf(b->connect, sizeof b->connect, "127.0.0.1:%d/brook", zookeeper_port(b->zookeeper));
+    snprintf(b->connect, sizeof b->connect, "%s", zookeeper_connect(b->zookeeper, "/brook"));
     snprintf(b->directory, sizeof b->directory, "%s", suite_directory());
-    b->session_timeout_ms = o->session_timeout_ms ? o->session_timeout_ms : 2000;
-    b->settings = o->settings;
     for (int id = 1; id <= count; id++)
         brokers_restart(b, id);
     brook_config *config = brokers_config(b);
@@ -210,6 +235,13 @@ const char *brokers_data_directory(const struct brokers *b, int id)
     return path;
 }
 
+const char *brokers_log(const struct brokers *b, int id)
+{
+    static _Thread_local char path[PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/%d.log", b->directory, id);
+    return path;
+}
+
 pid_t brokers_pid(const struct brokers *b, int id)
 {
     return b->pids[id];
@@ -226,6 +258,16 @@ void brokers_kill(struct brokers *b, int id)
     brokers_signal(b, id, SIGKILL);
     reap(b->pids[id], 5000);
     b->pids[id] = 0;
+}
+
+bool brokers_is_running(struct brokers *b, int id, int *ret_code)
+{
+    int status;
+    if (b->pids[id] == 0 || waitpid(b->pids[id], &status, WNOHANG) != b->pids[id])
+        return true;
+    b->pids[id] = 0;
+    *ret_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return false;
 }
 
 int brokers_stop(struct brokers *b, int id, int timeout_ms)
@@ -279,7 +321,7 @@ void member_start(struct brokers *b, struct member *m, const char *name, const c
         argv[n++] = assignments[i];
     }
     argv[n] = NULL;
-    m->pid = spawn(argv, m->output, m->talk);
+    m->pid = spawn(argv, m->output, m->talk, "");
 }
 
 int64_t member_lines(const struct member *m)

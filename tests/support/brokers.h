@@ -17,10 +17,22 @@
 struct brokers;
 struct zookeeper;
 
+/* Where a broker listens, what it tells others, and where it looks for ZooKeeper. */
+struct brokers_place {
+    char listeners[64];
+    char advertised[64]; /* "": not set */
+    char zookeeper[64];  /* with the chroot */
+    char namespace[64];  /* of `ip netns`, for the process; "": ours */
+};
+
 struct brokers_options {
     int tick_ms;               /* of ZooKeeper; 0: 200 */
     int session_timeout_ms;    /* of brokers; 0: 2000 */
     const char *const *settings; /* "key=value" for all brokers, NULL at the end; NULL: none */
+    const char *zookeeper_address; /* NULL: 127.0.0.1 */
+    /* Called before each start of a broker, to change where it stands; NULL: as it is. */
+    void (*place)(void *arg, const struct zookeeper *zookeeper, int id, struct brokers_place *place);
+    void *place_arg;
 };
 
 /* Start ZooKeeper and brokers 1 to `count`, and wait until all are registered. Aborts the test on failure. */
@@ -34,10 +46,16 @@ const char *brokers_connect(const struct brokers *b);
 brook_config *brokers_config(const struct brokers *b);
 const char *brokers_data_directory(const struct brokers *b, int id);
 
+/* The broker's output, standard and error. */
+const char *brokers_log(const struct brokers *b, int id);
+
+/* 0: not started, or ended by one of the calls below. */
 pid_t brokers_pid(const struct brokers *b, int id);
 void brokers_signal(struct brokers *b, int id, int signal_number);
 /* SIGKILL and reap. */
 void brokers_kill(struct brokers *b, int id);
+/* False when a broker that should run has ended by itself; it is reaped then, and *ret_code set as by brokers_stop(). */
+bool brokers_is_running(struct brokers *b, int id, int *ret_code);
 /* SIGTERM, wait at most `timeout_ms`, reap. Returns the exit code, 128 + signal, or -1 (still running: killed). */
 int brokers_stop(struct brokers *b, int id, int timeout_ms);
 /* Start a broker again with its data (or for the first time); does not wait. */

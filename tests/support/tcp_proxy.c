@@ -26,6 +26,7 @@ struct lane {
 struct pipe {
     int fd[2]; /* client, server; -1: the slot is free */
     struct lane lane[2];
+    int tag;
 };
 
 struct tcp_proxy {
@@ -39,6 +40,9 @@ struct tcp_proxy {
     enum tcp_proxy_mode mode;
     uint64_t left[2]; /* UINT64_MAX: no limit */
     bool stall_at_limit;
+    bool held[TCP_PROXY_TAGS][2];
+    int (*who)(void *arg, int client_port, int proxy_port);
+    void *who_arg;
     uint64_t accepted;
     uint64_t bytes[2];
     struct pipe pipes[PIPES_MAX];
@@ -77,11 +81,23 @@ static void close_pipe(struct pipe *pipe)
     }
 }
 
-static void cut_all(struct tcp_proxy *p)
+/* `tag` -1: all. */
+static void cut(struct tcp_proxy *p, int tag)
 {
     for (int i = 0; i < PIPES_MAX; i++)
-        if (p->pipes[i].fd[0] >= 0)
+        if (p->pipes[i].fd[0] >= 0 && (tag < 0 || p->pipes[i].tag == tag))
             close_pipe(&p->pipes[i]);
+}
+
+static void cut_all(struct tcp_proxy *p)
+{
+    cut(p, -1);
+}
+
+static int tag_of(const struct tcp_proxy *p, const struct sockaddr_in *client)
+{
+    int tag = p->who ? p->who(p->who_arg, ntohs(client->sin_port), p->port) : 0;
+    return tag > 0 && tag < TCP_PROXY_TAGS ? tag : 0;
 }
 
 static struct pipe *free_pipe(struct tcp_proxy *p)
@@ -97,7 +113,9 @@ static void accept_one(struct tcp_proxy *p)
     struct sockaddr_in target = {.sin_family = AF_INET,
                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                                  .sin_port = htons((uint16_t)p->target_port)};
-    int client = accept4(p->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    struct sockaddr_in from = {0};
+    socklen_t from_bytes = sizeof from;
+    int client = accept4(p->listen_fd, (struct sockaddr *)&from, &from_bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (client < 0)
         return;
     p->accepted++;
@@ -109,6 +127,7 @@ static void accept_one(struct tcp_proxy *p)
             close(server);
         return;
     }
+    pipe->tag = tag_of(p, &from);
     pipe->fd[0] = client;
     pipe->fd[1] = server;
     for (int i = 0; i < 2; i++)
@@ -141,6 +160,10 @@ static void write_lane(struct pipe *pipe, int lane)
     struct lane *l = &pipe->lane[lane];
     while (l->at < l->end) {
         ssize_t n = send(pipe->fd[1 - lane], l->buffer + l->at, l->end - l->at, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno != EAGAIN && errno != EINTR) {
+            close_pipe(pipe);
+            return;
+        }
         if (n <= 0)
             break;
         l->at += (size_t)n;
@@ -185,13 +208,18 @@ static void read_lane(struct tcp_proxy *p, struct pipe *pipe, int lane)
         reach_limit(p);
 }
 
+static bool may_read(const struct tcp_proxy *p, const struct pipe *pipe, int lane)
+{
+    const struct lane *l = &pipe->lane[lane];
+    return pipe->fd[0] >= 0 && l->at == l->end && !l->eof && p->mode != TCP_PROXY_STALL && !p->held[pipe->tag][lane];
+}
+
 static void serve_pipe(struct tcp_proxy *p, struct pipe *pipe, const struct pollfd *fds)
 {
     for (int lane = 0; lane < 2 && pipe->fd[0] >= 0; lane++) {
         if (fds[1 - lane].revents & (POLLOUT | POLLERR | POLLHUP))
             write_lane(pipe, lane);
-        if (fds[lane].revents & (POLLIN | POLLERR | POLLHUP) && pipe->lane[lane].at == pipe->lane[lane].end &&
-            !pipe->lane[lane].eof && p->mode != TCP_PROXY_STALL)
+        if (fds[lane].revents & (POLLIN | POLLERR | POLLHUP) && may_read(p, pipe, lane))
             read_lane(p, pipe, lane);
     }
     if (pipe->fd[0] >= 0 && pipe->lane[0].closed && pipe->lane[1].closed)
@@ -200,11 +228,10 @@ static void serve_pipe(struct tcp_proxy *p, struct pipe *pipe, const struct poll
 
 static void fill_pollfds(const struct tcp_proxy *p, const struct pipe *pipe, struct pollfd *fds)
 {
-    bool stalled = p->mode == TCP_PROXY_STALL;
     for (int i = 0; i < 2; i++) {
-        const struct lane *from = &pipe->lane[i], *to = &pipe->lane[1 - i];
+        const struct lane *to = &pipe->lane[1 - i];
         short events = 0;
-        if (from->at == from->end && !from->eof && !stalled)
+        if (may_read(p, pipe, i))
             events |= POLLIN;
         if (to->at < to->end)
             events |= POLLOUT;
@@ -327,6 +354,28 @@ void tcp_proxy_cut_after(struct tcp_proxy *p, enum tcp_proxy_direction direction
     lock(p);
     p->left[direction] = bytes;
     p->stall_at_limit = stall;
+    unlock_and_wake(p);
+}
+
+void tcp_proxy_tell_apart(struct tcp_proxy *p, int (*who)(void *arg, int client_port, int proxy_port), void *arg)
+{
+    lock(p);
+    p->who = who;
+    p->who_arg = arg;
+    unlock_and_wake(p);
+}
+
+void tcp_proxy_hold(struct tcp_proxy *p, int tag, enum tcp_proxy_direction direction, int hold)
+{
+    lock(p);
+    p->held[tag][direction] = hold;
+    unlock_and_wake(p);
+}
+
+void tcp_proxy_cut_tag(struct tcp_proxy *p, int tag)
+{
+    lock(p);
+    cut(p, tag);
     unlock_and_wake(p);
 }
 

@@ -37,6 +37,16 @@ void tcp_proxy_cut(struct tcp_proxy *p);
  * behave as TCP_PROXY_STALL. */
 void tcp_proxy_cut_after(struct tcp_proxy *p, enum tcp_proxy_direction direction, uint64_t bytes, int stall);
 
+/* Tell connections apart: `who` is asked once for each new one, on the proxy's thread, by the port that its client
+ * calls from; it must not call the proxy. It answers 0 (as all are without this) to TCP_PROXY_TAGS - 1. */
+#define TCP_PROXY_TAGS 16
+void tcp_proxy_tell_apart(struct tcp_proxy *p, int (*who)(void *arg, int client_port, int proxy_port), void *arg);
+/* From now on, or no longer, read nothing in this direction on connections of this tag, old and new: what was sent
+ * meanwhile arrives afterwards, unless the connection ends or is cut before. */
+void tcp_proxy_hold(struct tcp_proxy *p, int tag, enum tcp_proxy_direction direction, int hold);
+/* Close the connections of this tag, with a reset. */
+void tcp_proxy_cut_tag(struct tcp_proxy *p, int tag);
+
 /* How many connections were accepted so far, and how many are open now. */
 uint64_t tcp_proxy_accepted(struct tcp_proxy *p);
 size_t tcp_proxy_open(struct tcp_proxy *p);

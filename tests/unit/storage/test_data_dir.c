@@ -437,6 +437,30 @@ START_TEST(checkpoints_are_merged_and_forgotten)
 }
 END_TEST
 
+/* It was deleted, and the power went before the next checkpoint. A new one of its name is not what they speak of. */
+START_TEST(what_checkpoints_say_of_one_that_is_gone_is_forgotten_too)
+{
+    const char *path = fresh("leftovers");
+    struct data_dir *dir = open_dir(path);
+    char partition[PATH_MAX];
+    add_partition(dir, "a", 0);
+    struct data_dir_checkpoint entry = {"a", 0, 26, 20, 26, -1};
+    ck_assert_int_eq(data_dir_checkpoint(dir, &entry, 1, NULL), 0);
+    data_dir_partition_path(dir, "a", 0, partition);
+    ck_assert_int_eq(rmdir(partition), 0);
+    ck_assert_int_eq(data_dir_close(dir, false), 0);
+    dir = open_dir(path);
+    ck_assert_ptr_null(find(dir, "a", 0));
+    ck_assert_int_eq(data_dir_forget(dir, "a", 0), 0);
+    add_partition(dir, "a", 0);
+    ck_assert_int_eq(data_dir_close(dir, false), 0);
+    dir = open_dir(path);
+    ck_assert_int_eq(find(dir, "a", 0)->hint.recovery_point, -1);
+    ck_assert_int_eq(find(dir, "a", 0)->hint.start_offset, -1);
+    ck_assert_int_eq(data_dir_close(dir, false), 0);
+}
+END_TEST
+
 static void assert_not_known(const char *path, const char *file, const char *text, size_t bytes)
 {
     fixture_store(path, file, text, bytes);
@@ -489,4 +513,5 @@ SUITE_MAIN("storage/data_dir", SUITE_TEST(a_second_process_is_refused_and_told_w
            SUITE_TEST(deletions_are_finished_and_strays_are_kept),
            SUITE_TEST(a_topic_id_is_written_as_kafka_writes_it),
            SUITE_TEST(checkpoints_are_merged_and_forgotten),
+           SUITE_TEST(what_checkpoints_say_of_one_that_is_gone_is_forgotten_too),
            SUITE_TEST(a_bad_checkpoint_means_not_known_and_never_zero))

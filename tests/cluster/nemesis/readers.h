@@ -1,0 +1,22 @@
+/* Readers of a nemesis run: threads that read all partitions from their first records, without a group, and note what
+ * they are given. Also the last reader, whose trail is the log. */
+#ifndef BROOK_TESTS_NEMESIS_READERS_H
+#define BROOK_TESTS_NEMESIS_READERS_H
+
+#include "tests/cluster/nemesis/trail.h"
+
+#include <brook/brook.h>
+#include <stdbool.h>
+
+struct reader;
+/* `config`, `topic` are borrowed: the former during the call. Never NULL. */
+struct reader *reader_new(const brook_config *config, const char *topic, int32_t partitions);
+/* Whether it has been given all below these ends. Any thread. */
+bool reader_has_reached(struct reader *r, const int64_t *ends);
+/* End the thread; then reader_trail() may be looked at. */
+void reader_stop(struct reader *r);
+const struct trail *reader_trail(const struct reader *r);
+/* Errors that poll reported about partitions, beside what it gets over by itself. */
+int64_t reader_errors(const struct reader *r);
+void reader_free(struct reader *r);
+#endif

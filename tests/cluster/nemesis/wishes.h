@@ -1,0 +1,17 @@
+/* What an operator asks of the controller by hand: nodes under /admin. One thread; waits. */
+#ifndef BROOK_TESTS_NEMESIS_WISHES_H
+#define BROOK_TESTS_NEMESIS_WISHES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct wishes;
+/* Never NULL. */
+struct wishes *wishes_new(const char *connect);
+void wishes_free(struct wishes *w);
+/* Preferred leaders for partitions 0 to `partitions` - 1. False: ZooKeeper does not answer, or a wish of this kind waits
+ * there already. */
+bool wishes_elect(struct wishes *w, const char *topic, int32_t partitions);
+/* Other replicas for a partition. */
+bool wishes_move(struct wishes *w, const char *topic, int32_t partition, const int32_t *replicas, int32_t count);
+#endif
