@@ -402,6 +402,8 @@ void producer_send_requests(brook_producer *p, struct produce_target *target);
 bool producer_can_send(const brook_producer *p, const struct produce_partition *partition, int64_t now_ms);
 struct produce_target *producer_target(brook_producer *p, int32_t broker_id);
 void producer_target_push(struct produce_target *target, struct produce_partition *partition);
+/* Out of whichever target it waits in. [loop] */
+void producer_target_leave(brook_producer *p, struct produce_partition *partition);
 /* Report as given up what is in flight; its memory goes when its requests end. [loop] */
 void producer_requests_purge(brook_producer *p);
 void producer_requests_free(brook_producer *p);

@@ -39,6 +39,20 @@ static struct produce_partition *target_pop(struct produce_target *t)
     return q;
 }
 
+/* A target without a connection is not looked through: who waits there for a leader that is none any more goes. */
+void producer_target_leave(brook_producer *p, struct produce_partition *q)
+{
+    for (struct produce_target *t = p->targets; t; t = t->next)
+        for (struct produce_partition **at = &t->head; *at; at = &(*at)->target_next) {
+            if (*at != q)
+                continue;
+            if (!(*at = q->target_next))
+                t->tail = at;
+            q->in_target = false;
+            return;
+        }
+}
+
 static void target_push_front(struct produce_target *t, struct produce_partition *q)
 {
     q->in_target = true;

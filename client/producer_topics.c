@@ -284,8 +284,11 @@ static void set_leaders(brook_producer *p, struct produce_topic *topic, const st
         int32_t leader = led ? m->partitions[i].leader : -1;
         if (led)
             topic->available[topic->available_count++] = i;
-        if (leader != partition->leader)
+        if (leader != partition->leader) {
             partition->retry_ms = 0; /* a new leader need not be waited for */
+            if (partition->in_target)
+                producer_target_leave(p, partition);
+        }
         partition->leader = leader;
         producer_agenda(p, partition);
     }

@@ -19,9 +19,9 @@ struct opening {
     struct log_recovery recovery;
     struct brook_error *error;
     int64_t durable_below; /* the recovery point as it was given: what is bad below it was whole once */
+    int64_t scanned_from;  /* base offset of the first segment that was scanned; -1: none was */
     bool epochs_known;     /* from their file; else every header tells */
     bool is_new;           /* the directory was made just now */
-    int64_t scanned_from;  /* base offset of the first segment that was scanned; -1: none was */
 };
 
 static int64_t next_base(const struct log *log, size_t place)
@@ -523,8 +523,8 @@ int log_open(const char *directory, const struct log_settings *settings, const s
     struct brook_error ignored = {0};
     struct opening o = {.hint = *hint,
                         .durable_below = hint->recovery_point,
-                        .error = error ? error : &ignored,
-                        .scanned_from = -1};
+                        .scanned_from = -1,
+                        .error = error ? error : &ignored};
     o.error->code = 0;
     o.log = new_log(directory, settings, hint->files);
     if (!o.log)

@@ -574,6 +574,23 @@ START_TEST(unacknowledged_records_follow_a_leader_that_moved)
 }
 END_TEST
 
+START_TEST(records_that_wait_for_a_dead_leader_go_to_the_next_one)
+{
+    struct fixture *f = fixture_open(2, 2);
+    fixture_start(f, NULL);
+    send_spread(f, 2, 10);
+    flush(f);
+    stub_cluster_stop_broker(f->cluster, 1);
+    /* It waits for a connection to broker 1, which does not come. */
+    send_one(f, 0);
+    ck_assert_int_eq(brook_producer_flush(f->producer, 100), -BROOK_E_TIMED_OUT);
+    stub_cluster_set_leader(f->cluster, "t", 0, 2);
+    flush(f);
+    ck_assert_int_eq(f->counts[BROOK_STORED], 11);
+    fixture_close(f);
+}
+END_TEST
+
 START_TEST(a_broker_that_is_gone_costs_its_partitions_only)
 {
     struct fixture *f = fixture_open(2, 2);
@@ -781,6 +798,7 @@ SUITE_MAIN("client/producer_failures", SUITE_TEST(a_batch_that_is_too_large_is_c
            SUITE_TEST(what_is_given_up_says_why_the_last_attempt_failed),
            SUITE_TEST(a_refusal_for_good_is_reported_without_a_retry),
            SUITE_TEST(a_leader_that_moves_is_followed),
+           SUITE_TEST(records_that_wait_for_a_dead_leader_go_to_the_next_one),
            SUITE_TEST(unacknowledged_records_follow_a_leader_that_moved),
            SUITE_TEST(a_broker_that_is_gone_costs_its_partitions_only),
            SUITE_TEST(a_topic_made_anew_is_produced_to_again),
