@@ -35,7 +35,8 @@ static void fail_attempt(brook_producer *p, struct produce_batch *batch, int cod
         batch->maybe = true;
     if (code == BROOK_E_CONNECT_FAILED)
         batch->attempts--; /* it never left */
-    if (advice == BROOK_ADVICE_REFRESH)
+    /* No answer at all may also mean that somebody else leads by now. */
+    if (advice == BROOK_ADVICE_REFRESH || advice == BROOK_ADVICE_UNKNOWN)
         metadata_refresh(client_metadata(p->client));
     if (!is_worth_a_retry(p, batch, code)) {
         producer_complete(p, batch, batch->maybe ? BROOK_MAYBE_STORED : BROOK_NOT_STORED, -1, code, text);
