@@ -93,6 +93,8 @@ static struct log_settings logs(const struct settings *s)
                              .retention_ms = settings_retention_ms(s),
                              .retention_bytes = s->log_retention_bytes,
                              .file_delete_delay_ms = s->log_segment_delete_delay_ms,
+                             .producers_max = s->producer_ids_per_partition_max,
+                             .producer_expiration_ms = s->producer_id_expiration_ms,
                              .delete_retention_ms = s->log_cleaner_delete_retention_ms,
                              .min_compaction_lag_ms = s->log_cleaner_min_compaction_lag_ms,
                              .max_compaction_lag_ms = s->log_cleaner_max_compaction_lag_ms,

@@ -57,6 +57,8 @@ struct settings {
     int32_t log_index_interval_bytes;
     int64_t log_segment_delete_delay_ms;
     int64_t log_dir_min_free_bytes;
+    int32_t producer_ids_per_partition_max;
+    int64_t producer_id_expiration_ms;
     int32_t log_open_files_max;
     char *log_durability;
     int64_t log_flush_interval_messages;

@@ -103,6 +103,10 @@ const struct setting settings_table[] = {
          STATIC,
          "And one that has a stamp so much ahead of it: mostly microseconds where milliseconds belong. Topics may say "
          "otherwise (message.timestamp.after.max.ms)."),
+    INT("producer.ids.per.partition.max", producer_ids_per_partition_max, "5000", 1, 1000000, "producers", STATIC,
+        "Idempotent producers that a partition remembers; beyond it those silent longest are forgotten."),
+    LONG("producer.id.expiration.ms", producer_id_expiration_ms, "86400000", 1, INT64_MAX / 1000000, "ms", STATIC,
+         "An idempotent producer that has sent a partition nothing for so long is forgotten there."),
     INT("log.open.files.max", log_open_files_max, "0", 0, 10000000, "files", STATIC,
         "Segment files open at a time; beyond it the one not used for the longest is closed. 0: what connections leave "
         "of the process's descriptors, half of them at least."),

@@ -381,6 +381,7 @@ static void free_all(struct cluster *c)
         next = s->next;
         free(s);
     }
+    producer_ids_free(c->producer_ids);
     free(c->cluster_id);
     free_settings(c);
     pthread_cond_destroy(&c->drained);

@@ -113,6 +113,12 @@ void cluster_alter_config(struct cluster *cluster, const char *name, const struc
 void cluster_add_partitions(struct cluster *cluster, const char *name, int32_t partitions, bool validate_only,
                             int timeout_ms, struct inbox *inbox, cluster_topic_callback *cb, void *arg);
 
+/* A producer id that nobody else has. Returns 0 and `callback` runs once on `inbox` (`err` as producer_ids.h says, or
+ * -BROOK_E_STOPPING); or -BROOK_E_NOMEM. */
+typedef void cluster_producer_id_callback(void *arg, int err, int64_t producer_id);
+int cluster_new_producer_id(struct cluster *cluster, struct inbox *inbox, cluster_producer_id_callback *callback,
+                            void *arg);
+
 /* ---- petitions to the controller ----------------------------------------------------------------------- */
 
 /* What is to be added to /admin/reassign_partitions or /admin/preferred_replica_election. */

@@ -21,6 +21,7 @@
 #include "coordination/changes.h"
 #include "coordination/controller_seat.h"
 #include "coordination/offsets.h"
+#include "coordination/producer_ids.h"
 #include "coordination/registry.h"
 #include "coordination/served.h"
 
@@ -73,6 +74,7 @@ struct cluster {
     struct quota *quota;
     struct served *served;
     struct offsets *offsets;
+    struct producer_ids *producer_ids;
     struct intents *intents;
     struct changes *changes;             /* from the first registration on */
     struct observation *brokers_watch;   /* likewise */

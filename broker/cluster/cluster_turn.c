@@ -116,6 +116,8 @@ int cluster_turn_new(struct cluster *c)
     if (!err)
         err = offsets_new(c->coordinator, &c->inbox, &c->offsets);
     if (!err)
+        err = producer_ids_new(c->coordinator, &c->inbox, c->s.broker_id, &c->producer_ids);
+    if (!err)
         err = served_new(c->coordinator, &c->inbox, c->s.broker_id, c->s.diag, &c->served);
     return err;
 }

@@ -1,6 +1,8 @@
 /* Hello: versions, limits, who we are. */
 #include "broker/handlers/handlers.h"
 
+#include "broker/storage/producer_state.h"
+
 #define VERSION_MIN 1
 #define VERSION_MAX 1
 
@@ -19,6 +21,8 @@ static void fill(const struct request *r, Brook__HelloResponse *hello)
     hello->frame_bytes_max = s->frame_bytes_max;
     hello->has_partitions_per_request_max = true;
     hello->partitions_per_request_max = s->partitions_per_request_max;
+    hello->has_idempotent_batches_in_flight_max = true;
+    hello->idempotent_batches_in_flight_max = PRODUCER_BATCHES_MAX;
     if (r->loop->view && view_cluster_id(r->loop->view)) {
         hello->has_cluster_id = true;
         hello->cluster_id = envelope_text(view_cluster_id(r->loop->view));

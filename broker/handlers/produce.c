@@ -182,18 +182,39 @@ static int prepare(struct request *r, struct part *part, const Brook__ProducePar
 
 /* ---- answering ----------------------------------------------------------------------------------------- */
 
+/* Repeated batches lie where they were stored the first time. */
+static bool are_consecutive(const struct partition_append *a)
+{
+    for (size_t i = 1; i < a->batches_count; i++)
+        if (a->batches[i].header.base_offset != batch_last_offset(&a->batches[i - 1].header) + 1)
+            return false;
+    return true;
+}
+
+static int fill_offsets(struct request *r, const struct partition_append *a, Brook__ProducedPartition *out)
+{
+    out->batch_offsets = request_reply_alloc(r, a->batches_count * sizeof out->batch_offsets[0]);
+    if (!out->batch_offsets)
+        return -BROOK_E_NOMEM;
+    out->n_batch_offsets = a->batches_count;
+    for (size_t i = 0; i < a->batches_count; i++)
+        out->batch_offsets[i] = a->batches[i].header.base_offset;
+    return 0;
+}
+
 static int fill_answer(struct request *r, const struct part *part, Brook__ProducedPartition *out)
 {
     const struct partition_append *a = &part->append;
     brook__produced_partition__init(out);
     if (a->error.code) {
         out->status = request_status(r, &a->error);
+        out->has_maybe_stored = out->maybe_stored = a->maybe_stored;
         return out->status ? 0 : -BROOK_E_NOMEM; /* without its status it would read as a success */
     }
     out->has_base_offset = out->has_log_start_offset = true;
     out->base_offset = a->base_offset;
     out->log_start_offset = a->log_start_offset;
-    return 0;
+    return a->duplicates > 0 && !are_consecutive(a) ? fill_offsets(r, a, out) : 0;
 }
 
 static int fill_body(struct produce *p, Brook__ProducedPartition *parts, Brook__ProduceResponse *body)

@@ -42,6 +42,19 @@ bool append_list_remove(struct append_list *list, struct partition_append *a)
     return false;
 }
 
+void append_list_insert(struct append_list *list, struct partition_append *a)
+{
+    if (!list->head || list->last->last_offset <= a->last_offset) {
+        append_list_push(list, a);
+        return;
+    }
+    struct partition_append **at = &list->head;
+    while ((*at)->last_offset <= a->last_offset)
+        at = &(*at)->next;
+    a->next = *at;
+    *at = a;
+}
+
 void outbox_init(struct outbox *o)
 {
     *o = (struct outbox){0};
@@ -55,6 +68,12 @@ void outbox_answer(struct outbox *o, struct partition_append *a, int code, const
     if (code != 0)
         brook_error_set(&a->error, code, "%s", text ? text : brook_error_text(code));
     append_list_push(&o->appends, a);
+}
+
+void outbox_answer_written(struct outbox *o, struct partition_append *a, int code, const char *text)
+{
+    a->maybe_stored = code != 0;
+    outbox_answer(o, a, code, text);
 }
 
 void outbox_wake(struct outbox *o, struct partition_waiter *w)

@@ -144,14 +144,18 @@ struct partition_append {
     void (*done)(struct partition_append *a);
     /* results */
     struct brook_error error; /* code 0: stored */
-    int64_t base_offset;
+    bool maybe_stored;        /* with an error: it is in the log, and whether it stays is not known */
+    int64_t base_offset;      /* each batch's is in its header. -1: stored before, where is not known any more */
     int64_t log_start_offset;
     /* the partition's */
     int64_t last_offset;
+    size_t duplicates; /* batches at its beginning that were there already */
     struct partition_append *next;
     struct inbox_item item;
 };
-/* Queue; the answer comes through `done`, exactly once, never from inside this call. */
+/* Queue; the answer comes through `done`, exactly once, never from inside this call. Batches of idempotent producers
+ * that are there already are not written again: they wait for what the original had to wait for, and are answered with
+ * its offset. Others may be refused (log_judge()), whole appends at a time. */
 void partition_enqueue(struct partition *p, struct partition_append *a);
 /* To be called once per loop turn for each partition enqueued to: try the append lock and write everything
  * queued. Answers of this loop's own appends (same inbox) run inside this call. */

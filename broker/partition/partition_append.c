@@ -1,6 +1,7 @@
 #include "broker/partition/partition_state.h"
 #include "proto/base/clock.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the queue -------------------------------------------------------------------------------------- */
@@ -30,11 +31,13 @@ void partition_refuse_appends(struct partition *p, int code, const char *text)
     pthread_mutex_unlock(&p->state);
 }
 
-static size_t bytes_of(const struct partition_append *a)
+static size_t bytes_of(const struct partition_append *a, bool *has_producers)
 {
     size_t bytes = 0;
-    for (size_t i = 0; i < a->batches_count; i++)
+    for (size_t i = 0; i < a->batches_count; i++) {
         bytes += a->batches[i].header.total_bytes;
+        *has_producers |= a->batches[i].header.producer_id >= 0;
+    }
     return bytes;
 }
 
@@ -44,6 +47,7 @@ struct group {
     size_t appends_count;
     size_t batches_count;
     int32_t leader_epoch;
+    bool has_producers; /* idempotent ones */
 };
 
 /* Whoever asked has given up by now, and may have sent the same records again. */
@@ -69,13 +73,15 @@ static void take_group(struct partition *p, struct group *ret_group, struct outb
             outbox_answer(o, append_list_pop(&p->queue), BROOK_E_REQUEST_EXPIRED, NULL);
             continue;
         }
-        bytes += bytes_of(a);
+        bool has_producers = false;
+        bytes += bytes_of(a, &has_producers);
         if (g.appends_count > 0 && (bytes > PARTITION_DRAIN_BYTES_MAX ||
                                     g.batches_count + a->batches_count > PARTITION_DRAIN_BATCHES_MAX))
             break;
         append_list_push(&g.appends, append_list_pop(&p->queue));
         g.appends_count++;
         g.batches_count += a->batches_count;
+        g.has_producers |= has_producers;
     }
     pthread_mutex_unlock(&p->state);
     *ret_group = g;
@@ -104,17 +110,84 @@ static __attribute__((noinline)) int write_merged(struct partition *p, const str
     return r;
 }
 
-static int write_group(struct partition *p, const struct group *g, struct brook_error *error)
+static int write_new(struct partition *p, const struct group *g, int64_t now_ms, struct brook_error *error)
 {
-    int64_t base, now_ms = clock_wall_ms();
+    int64_t base;
     struct partition_append *first = g->appends.head;
     int r = g->appends_count > 1 ? write_merged(p, g, now_ms, error)
                                  : log_append(p->log, first->batches, first->batches_count, g->leader_epoch,
                                               now_ms, &base, error);
-    for (struct partition_append *a = first; r == 0 && a; a = a->next) {
-        a->base_offset = a->batches[0].header.base_offset;
+    for (struct partition_append *a = first; r == 0 && a; a = a->next)
         a->last_offset = batch_last_offset(&a->batches[a->batches_count - 1].header);
+    return r;
+}
+
+/* Judge the appends one after the other: refused ones are answered and leave the group. */
+static int judge_group(struct partition *p, struct group *g, int64_t now_ms, struct outbox *o,
+                       struct brook_error *error)
+{
+    struct append_list left = {0};
+    struct partition_append *a;
+    int r = 0;
+    log_judge_begin(p->log);
+    while ((a = append_list_pop(&g->appends))) {
+        struct log_judgement j = {0};
+        if (r != -BROOK_E_NOMEM)
+            r = log_judge(p->log, a->batches, a->batches_count, now_ms, &j, error);
+        if (r < 0 && r != -BROOK_E_NOMEM) {
+            outbox_answer(o, a, error->code, error->text);
+            g->appends_count--;
+            continue;
+        }
+        a->duplicates = j.duplicates;
+        a->last_offset = j.last_offset;
+        append_list_push(&left, a);
     }
+    g->appends = left;
+    return r == -BROOK_E_NOMEM ? r : 0;
+}
+
+/* What is new of the whole group, in one go. */
+static int write_judged(struct partition *p, const struct group *g, int64_t now_ms, struct brook_error *error)
+{
+    size_t n = 0;
+    int64_t base;
+    for (const struct partition_append *a = g->appends.head; a; a = a->next)
+        n += a->batches_count - a->duplicates;
+    if (n == 0) {
+        log_judge_end(p->log);
+        return 0;
+    }
+    struct partition_append *first = g->appends.head;
+    if (g->appends_count == 1)
+        return log_append(p->log, first->batches + first->duplicates, n, g->leader_epoch, now_ms, &base, error);
+    struct log_batch *all = malloc(n * sizeof *all);
+    if (!all) {
+        log_judge_end(p->log);
+        return brook_error_set(error, BROOK_E_NOMEM, "out of memory for %zu batches", n);
+    }
+    n = 0;
+    for (const struct partition_append *a = first; a; a = a->next)
+        for (size_t i = a->duplicates; i < a->batches_count; i++)
+            all[n++] = a->batches[i]; /* their offsets are set already */
+    int r = log_append(p->log, all, n, g->leader_epoch, now_ms, &base, error);
+    free(all);
+    return r;
+}
+
+static int write_group(struct partition *p, struct group *g, struct outbox *o, struct brook_error *error)
+{
+    int64_t now_ms = clock_wall_ms();
+    int r;
+    if (!g->has_producers) {
+        r = write_new(p, g, now_ms, error);
+    } else if ((r = judge_group(p, g, now_ms, o, error)) == 0) {
+        r = write_judged(p, g, now_ms, error);
+    } else {
+        log_judge_end(p->log);
+    }
+    for (struct partition_append *a = g->appends.head; r == 0 && a; a = a->next)
+        a->base_offset = a->batches[0].header.base_offset;
     return r;
 }
 
@@ -134,11 +207,11 @@ static void settle(struct partition *p, struct group *g, int result, const struc
         else if (!a->wait_for_all || a->last_offset < p->high_watermark)
             outbox_answer(o, a, 0, NULL);
         else if (!p->is_leader) /* stored, but whether it stays is the next leader's to say */
-            outbox_answer(o, a, BROOK_E_NOT_LEADER, NULL);
+            outbox_answer_written(o, a, BROOK_E_NOT_LEADER, NULL);
         else if (log_offline_reason(p->log)) /* a flush has failed since: nobody would answer it any more */
-            outbox_answer(o, a, BROOK_E_STORAGE_ERROR, log_offline_reason(p->log));
+            outbox_answer_written(o, a, BROOK_E_STORAGE_ERROR, log_offline_reason(p->log));
         else
-            append_list_push(&p->unacked, a);
+            append_list_insert(&p->unacked, a); /* a repeated one lies further down */
     }
     partition_want_flush(p);
     pthread_mutex_unlock(&p->state);
@@ -164,7 +237,7 @@ static bool drain_once(struct partition *p, struct outbox *o)
     take_group(p, &g, o);
     if (g.appends_count > 0) {
         struct brook_error error = {0};
-        int r = write_group(p, &g, &error);
+        int r = write_group(p, &g, o, &error);
         settle(p, &g, r, &error, o);
     }
     pthread_mutex_unlock(&p->append);
@@ -226,6 +299,7 @@ bool partition_cancel(struct partition *p, struct partition_append *a)
     if (!waiting)
         return false;
     brook_error_set(&a->error, code, "%s", brook_error_text(code));
+    a->maybe_stored = is_stored;
     a->done(a);
     return true;
 }

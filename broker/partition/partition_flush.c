@@ -53,7 +53,7 @@ static void take_result(struct partition *p, struct outbox *o)
     struct partition_append *a;
     const char *why = log_offline_reason(p->log);
     while (why && (a = append_list_pop(&p->unacked)))
-        outbox_answer(o, a, BROOK_E_STORAGE_ERROR, why);
+        outbox_answer_written(o, a, BROOK_E_STORAGE_ERROR, why);
     int64_t durable_end = log_durable_end(p->log);
     if (durable_end > p->durable_end)
         p->dirty_since_ns = 0;

@@ -1,18 +1,18 @@
 /* Roles: leading, following, neither; and what a leader knows of the other replicas. */
 #include "broker/partition/partition_state.h"
 
-static void refuse_all(struct append_list *list, struct outbox *o)
+static void refuse_all(struct append_list *list, bool is_written, struct outbox *o)
 {
     struct partition_append *a;
     while ((a = append_list_pop(list)))
-        outbox_answer(o, a, BROOK_E_NOT_LEADER, NULL);
+        (is_written ? outbox_answer_written : outbox_answer)(o, a, BROOK_E_NOT_LEADER, NULL);
 }
 
 void partition_end_role(struct partition *p, struct outbox *o)
 {
     p->is_leader = p->is_follower = false;
-    refuse_all(&p->queue, o);
-    refuse_all(&p->unacked, o);
+    refuse_all(&p->queue, false, o);
+    refuse_all(&p->unacked, true, o);
     while (p->waiters)
         outbox_wake(o, p->waiters);
 }

@@ -71,10 +71,14 @@ struct outbox {
 
 void append_list_push(struct append_list *list, struct partition_append *a);
 struct partition_append *append_list_pop(struct append_list *list);
+/* By last offset, behind equal ones. */
+void append_list_insert(struct append_list *list, struct partition_append *a);
 bool append_list_remove(struct append_list *list, struct partition_append *a);
 
 void outbox_init(struct outbox *o);
 void outbox_answer(struct outbox *o, struct partition_append *a, int code, const char *text);
+/* The same for one that was written. */
+void outbox_answer_written(struct outbox *o, struct partition_append *a, int code, const char *text);
 /* Take the waiter from the partition's list. Under `state`. */
 void outbox_wake(struct outbox *o, struct partition_waiter *w);
 /* Post to their inboxes; what belongs to `own` moves to `mine` (both may be NULL). */

@@ -20,6 +20,8 @@ struct open_files;
 #define SUFFIX_LOG ".log"
 #define SUFFIX_INDEX ".index"
 #define SUFFIX_TIME_INDEX ".timeindex"
+/* What producers had sent up to the offset that stands before it. */
+#define SUFFIX_SNAPSHOT ".snapshot"
 /* Hung behind these: what is on its way out, and what compaction leaves half done. */
 #define SUFFIX_DELETED ".deleted"
 #define SUFFIX_CLEANED ".cleaned"

@@ -24,6 +24,8 @@ void log_settings_default(struct log_settings *settings)
         .delete_retention_ms = (int64_t)24 * 3600 * 1000,
         .max_compaction_lag_ms = INT64_MAX,
         .min_dirty_ppm = 500000,
+        .producers_max = PRODUCERS_PER_PARTITION_DEFAULT,
+        .producer_expiration_ms = PRODUCER_EXPIRATION_MS_DEFAULT,
     };
 }
 
@@ -131,6 +133,10 @@ void log_configure(struct log *log, const struct log_settings *settings)
         log->settings.retention_ms = -1;
         log->settings.retention_bytes = -1;
     }
+    if (settings->producers_max <= 0)
+        log->settings.producers_max = PRODUCERS_PER_PARTITION_DEFAULT;
+    if (settings->producer_expiration_ms <= 0)
+        log->settings.producer_expiration_ms = PRODUCER_EXPIRATION_MS_DEFAULT;
     /* The active segment is not compacted: it must not grow older than its records may wait. */
     if (log_settings_compact(settings) && settings->max_compaction_lag_ms < settings->segment_ms)
         log->settings.segment_ms = settings->max_compaction_lag_ms;
@@ -278,6 +284,7 @@ void log_free(struct log *log)
     free(log->offline_reason);
     indexer_done(&log->indexer);
     epochs_done(&log->epochs);
+    log_producers_done(log);
     directory_unref(log->directory);
     pthread_mutex_destroy(&log->lock);
     pthread_mutex_destroy(&log->flush_lock);
@@ -297,6 +304,8 @@ static int finish(struct log *log)
         if (epochs_save(&log->epochs, path, true, NULL) != 0)
             r = -BROOK_E_STORAGE_ERROR;
     }
+    if (log_producers_save(log, true) != 0)
+        r = -BROOK_E_STORAGE_ERROR;
     return log_flush(log) == 0 ? r : -BROOK_E_STORAGE_ERROR;
 }
 

@@ -44,6 +44,9 @@ struct log_settings {
     int64_t max_compaction_lag_ms; /* records that have waited longer are not waited for any more */
     int32_t cleanup_policy;        /* enum cleanup_policy */
     int32_t min_dirty_ppm;         /* compacted when more of it, in millionths, is dirty */
+    /* Idempotent producers: how many are remembered, and how long one that is silent. 0: the defaults. */
+    int64_t producers_max;
+    int64_t producer_expiration_ms;
 };
 /* The defaults of FORMAT.md. */
 void log_settings_default(struct log_settings *settings);
@@ -116,8 +119,29 @@ struct log_batch {
  * On success *ret_base is the first offset given. */
 int log_append(struct log *log, struct log_batch *batches, size_t count, int32_t leader_epoch, int64_t now_ms,
                int64_t *ret_base, struct brook_error *error);
-/* [writer] Append batches that carry their offsets (rising, each base >= the end), as a follower has to. Without
- * replication, which this version does not have, only tests call it. */
+/* [writer] Before log_append(): tell new batches of idempotent producers from repeated ones (producer_state.h). Several
+ * appends that are to be written in one go are judged one after the other,
+ *
+ *     log_judge_begin(log);
+ *     log_judge(log, batches, count, now_ms, &judgement, &error) ... for each
+ *     log_append(log, all that are new, in this order, ...)   or   log_judge_end(log): nothing is written
+ *
+ * and whatever happens then, what is known of producers is what lies in the log. Batches that nobody judged are taken
+ * up by log_append() as they are. */
+void log_judge_begin(struct log *log);
+struct log_judgement {
+    size_t duplicates;   /* so many batches at the beginning are there already: header.base_offset says where (-1: not
+                            known any more). The others are to be appended; header.base_offset is set there, too */
+    int64_t last_offset; /* the highest of all; what lies below a duplicate that is not known any more: above it */
+};
+/* The batches of one append are those of one producer and epoch, in sequence, or of none. Returns 0, or a refusal:
+ * -BROOK_E_OUT_OF_SEQUENCE, -BROOK_E_UNKNOWN_PRODUCER, -BROOK_E_PRODUCER_FENCED, -BROOK_E_BAD_BATCH (several
+ * producers), with nothing changed; -BROOK_E_NOMEM: nothing that was judged may be appended, call log_judge_end(). */
+int log_judge(struct log *log, struct log_batch *batches, size_t count, int64_t now_ms,
+              struct log_judgement *ret_judgement, struct brook_error *error);
+void log_judge_end(struct log *log);
+
+/* [writer] Append batches that carry their offsets (rising, each base >= the end), as a follower has to. */
 int log_append_as_follower(struct log *log, struct log_batch *batches, size_t count, int64_t now_ms,
                            struct brook_error *error);
 

@@ -144,12 +144,18 @@ static int take_back(struct log *log, size_t segments_before, int64_t bytes_befo
 static int append(struct log *log, const struct log_batch *batches, size_t count, int64_t now_ms,
                   struct brook_error *error)
 {
-    if (!log->tail && !(log->tail = calloc(1, sizeof *log->tail)))
+    if (!log->tail && !(log->tail = calloc(1, sizeof *log->tail))) {
+        log_producers_settle(log, false);
         return brook_error_set(error, BROOK_E_STORAGE_ERROR, "out of memory appending to %s",
                                directory_path(log->directory));
+    }
     size_t segments_before = log->segments_count;
     int64_t bytes_before = log_active(log)->bytes;
-    int r = append_rolling(log, batches, count, now_ms, error);
+    int r = log_producers_note(log, batches, count, now_ms, error);
+    if (r != 0)
+        return r;
+    r = append_rolling(log, batches, count, now_ms, error);
+    log_producers_settle(log, r == 0);
     if (r != 0) {
         int saved = errno;
         if (take_back(log, segments_before, bytes_before) != 0)
@@ -157,6 +163,7 @@ static int append(struct log *log, const struct log_batch *batches, size_t count
                            strerror(errno));
         return r;
     }
+    log_producers_save(log, false); /* failing costs time at the next start */
     log_publish(log);
     return 0;
 }
@@ -166,8 +173,10 @@ int log_append(struct log *log, struct log_batch *batches, size_t count, int32_t
 {
     assert(count > 0);
     int r = log_check_online(log, error);
-    if (r != 0)
+    if (r != 0) {
+        log_producers_settle(log, false);
         return r;
+    }
     int64_t base = log->end_offset;
     int64_t next = base;
     for (size_t i = 0; i < count; i++) {

@@ -76,8 +76,10 @@ int log_roll(struct log *log, int64_t base_offset, struct brook_error *error)
     int r = add_active(log, base_offset, error);
     if (r != 0)
         return r;
-    if (sealed->bytes > 0)
+    if (sealed->bytes > 0) {
         indexer_finish(&log->indexer, &log->lock); /* a failure leaves the index sparser */
+        log->producers.snapshot_is_due = true;
+    }
     pthread_mutex_lock(&log->lock);
     indexer_start(&log->indexer, log_active(log), 0, TIMESTAMP_NONE);
     if (log->tail)
@@ -356,6 +358,8 @@ int log_truncate(struct log *log, int64_t offset, struct brook_error *error)
         return brook_error_set(error, BROOK_E_STORAGE_ERROR, "looking for offset %lld in %s",
                                (long long)offset, directory_path(log->directory));
     r = log_cut(log, place + 1, position, end, error);
+    if (r == 0)
+        r = log_producers_cut(log, end, error);
     if (r != 0) {
         log_go_offline(log, "a truncation to %lld failed half way", (long long)offset);
         return r;
@@ -410,6 +414,8 @@ int log_start_over(struct log *log, int64_t offset, int64_t now_ms, struct brook
     log->next_offset = offset;
     log_publish(log);
     r = log_drop_oldest(log, log->segments_count - 1, now_ms, error);
+    if (r == 0)
+        r = log_producers_start_over(log, offset, error);
     pthread_mutex_lock(&log->lock);
     log->start_offset = offset;
     if (log->durable_end > offset)

@@ -22,6 +22,7 @@ struct bases {
 struct found {
     struct bases logs;
     struct bases indexes; /* of any kind */
+    struct bases snapshots;
     bool left_over;       /* something is there that a crash left behind */
     int64_t cleaned;      /* base offset of the first `.cleaned` log; -1: none */
     int err;              /* a `.swap` log that makes no sense */
@@ -124,6 +125,8 @@ static int collect(const struct directory *d, struct found *f, const char *name)
         r = add(&f->logs, base);
     else if (suffix && is_index(suffix))
         r = add(&f->indexes, base);
+    else if (suffix && strcmp(suffix, SUFFIX_SNAPSHOT) == 0)
+        r = add(&f->snapshots, base);
     if (r != 0)
         errno = ENOMEM;
     return r;
@@ -242,6 +245,7 @@ static int look(const struct directory *d, struct found *f)
     if (each_entry(d, collect, f) != 0)
         return -1;
     sort(&f->logs);
+    sort(&f->snapshots);
     bool lone_index = false;
     for (size_t i = 0; i < f->indexes.count && !lone_index; i++)
         lone_index = !has(&f->logs, f->indexes.list[i]);
@@ -252,21 +256,23 @@ static int look(const struct directory *d, struct found *f)
     return each_entry(d, sweep, f);
 }
 
-int log_files_find(const struct directory *d, int64_t **ret_bases, size_t *ret_count,
-                   struct brook_error *error)
+int log_files_find(const struct directory *d, struct log_files *ret_files, struct brook_error *error)
 {
     struct found f = {.cleaned = -1};
     int r = look(d, &f);
     free(f.indexes.list);
     if (r != 0) {
         free(f.logs.list);
+        free(f.snapshots.list);
         if (f.err == -BROOK_E_CORRUPT_BATCH || f.err == -BROOK_E_UNSUPPORTED_FORMAT)
             return brook_error_set(error, BROOK_E_CORRUPT_BATCH,
                                    "%s: a compacted segment (.swap) is damaged; nothing was changed",
                                    directory_path(d));
         return storage_error(error, "looking into %s", directory_path(d));
     }
-    *ret_bases = f.logs.list;
-    *ret_count = f.logs.count;
+    *ret_files = (struct log_files){.bases = f.logs.list,
+                                    .bases_count = f.logs.count,
+                                    .snapshots = f.snapshots.list,
+                                    .snapshots_count = f.snapshots.count};
     return 0;
 }

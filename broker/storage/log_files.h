@@ -11,8 +11,13 @@
 
 #include <stddef.h>
 
-/* The base offsets of the segments, rising; the caller frees *ret_bases (NULL when there are none). Returns
- * 0, -BROOK_E_STORAGE_FULL, -BROOK_E_STORAGE_ERROR, or -BROOK_E_CORRUPT_BATCH (a `.swap` that is damaged). */
-int log_files_find(const struct directory *d, int64_t **ret_bases, size_t *ret_count,
-                   struct brook_error *error);
+/* Both lists rise, are the caller's to free, and NULL when there are none. */
+struct log_files {
+    int64_t *bases; /* of the segments */
+    size_t bases_count;
+    int64_t *snapshots; /* offsets of `.snapshot` files */
+    size_t snapshots_count;
+};
+/* Returns 0, -BROOK_E_STORAGE_FULL, -BROOK_E_STORAGE_ERROR, or -BROOK_E_CORRUPT_BATCH (a `.swap` that is damaged). */
+int log_files_find(const struct directory *d, struct log_files *ret_files, struct brook_error *error);
 #endif

@@ -19,6 +19,7 @@ struct opening {
     struct log_recovery recovery;
     struct brook_error *error;
     int64_t durable_below; /* the recovery point as it was given: what is bad below it was whole once */
+    int64_t scanned_from;  /* base offset of the first segment that was scanned; -1: none was */
     bool epochs_known;     /* from their file; else every header tells */
     bool is_new;           /* the directory was made just now */
 };
@@ -97,11 +98,14 @@ static int add_first(struct opening *o)
 
 static int find_segments(struct opening *o)
 {
-    AUTO_FREE int64_t *bases = NULL;
-    size_t count;
-    int r = log_files_find(o->log->directory, &bases, &count, o->error);
+    struct log_files files;
+    int r = log_files_find(o->log->directory, &files, o->error);
     if (r != 0)
         return r == -BROOK_E_STORAGE_FULL || r == -BROOK_E_CORRUPT_BATCH ? r : -BROOK_E_STORAGE_ERROR;
+    AUTO_FREE int64_t *bases = files.bases;
+    size_t count = files.bases_count;
+    o->log->producers.snapshots = files.snapshots;
+    o->log->producers.snapshots_count = files.snapshots_count;
     for (size_t i = 0; i < count && r == 0; i++)
         r = add_found(o, bases[i], i + 1 == count);
     return r == 0 && count == 0 ? add_first(o) : r;
@@ -204,6 +208,8 @@ static int scan_segment(struct opening *o, size_t place, struct recovery_scan *r
     s->max_timestamp_known = r == 0;
     indexer_done(&b.indexer);
     o->recovery.scanned = true;
+    if (o->scanned_from < 0 || s->base_offset < o->scanned_from)
+        o->scanned_from = s->base_offset;
     o->recovery.indexes_rebuilt++;
     o->recovery.bytes_scanned += scan.bytes_scanned;
     *ret_scan = scan;
@@ -482,6 +488,8 @@ static int open_log(struct opening *o)
     log->start_offset = clamp(o->hint.start_offset, log->segments[0]->base_offset, log->next_offset);
     log->cleaned_offset = clamp(o->hint.cleaned_offset, 0, log->next_offset);
     r = settle_epochs(o);
+    if (r == 0)
+        r = log_producers_open(log, o->scanned_from, o->error);
     if (r != 0)
         return r;
     date_active(log_active(log));
@@ -513,7 +521,10 @@ int log_open(const char *directory, const struct log_settings *settings, const s
              struct log **ret_log, struct log_recovery *ret_recovery, struct brook_error *error)
 {
     struct brook_error ignored = {0};
-    struct opening o = {.hint = *hint, .durable_below = hint->recovery_point, .error = error ? error : &ignored};
+    struct opening o = {.hint = *hint,
+                        .durable_below = hint->recovery_point,
+                        .scanned_from = -1,
+                        .error = error ? error : &ignored};
     o.error->code = 0;
     o.log = new_log(directory, settings, hint->files);
     if (!o.log)

@@ -107,6 +107,7 @@ int log_retain(struct log *log, int64_t now_ms)
     if (log_check_online(log, NULL) != 0)
         return -BROOK_E_LOG_OFFLINE;
     repair_indexes(log);
+    log_producers_expire(log, now_ms);
     AUTO_FREE struct retention_segment *list = NULL;
     int r = describe(log, now_ms, &list);
     if (r != 0)
@@ -114,6 +115,7 @@ int log_retain(struct log *log, int64_t now_ms)
     size_t gone = retention_count(list, log->segments_count, log->settings.retention_ms,
                                   log->settings.retention_bytes, log->start_offset, now_ms);
     r = seal_expired_active(log, list, &gone, now_ms);
+    log_producers_save(log, false); /* the records that tell the same may go now */
     return r != 0 ? r : drop(log, gone, now_ms);
 }
 
@@ -139,6 +141,7 @@ int log_trim(struct log *log, int64_t offset, int64_t now_ms)
         if (r != 0)
             return r;
     }
+    log_producers_save(log, false);
     size_t gone = 0;
     while (gone + 1 < log->segments_count && log->segments[gone + 1]->base_offset <= log->start_offset)
         gone++;

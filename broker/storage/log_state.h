@@ -16,12 +16,25 @@
 #include "broker/storage/epochs.h"
 #include "broker/storage/indexer.h"
 #include "broker/storage/log.h"
+#include "broker/storage/producer_state.h"
 #include "broker/storage/segment.h"
 #include "broker/storage/tail.h"
 
 #include <pthread.h>
 
 struct doomed_segment; /* removed, kept until file_delete_delay_ms have passed */
+
+/* What is known of idempotent producers; the writer's. */
+struct log_producers {
+    struct producer_state *state; /* NULL: nobody is known */
+    int64_t from_offset;          /* nothing is known of the batches below that no snapshot tells */
+    int64_t *snapshots;           /* offsets of the files, rising */
+    size_t snapshots_count;
+    bool snapshot_is_due; /* a segment was sealed since the last one */
+    bool is_changing;     /* a transaction of the state is open */
+    bool is_judging;      /* by log_judge_begin() */
+    int64_t next_offset;  /* of the next batch that log_judge() lets pass */
+};
 
 struct log {
     struct directory *directory;
@@ -52,6 +65,7 @@ struct log {
     struct indexer indexer; /* of the active segment */
     int64_t next_offset;    /* >= end_offset, ahead of it during an append */
     struct doomed_segment *doomed;
+    struct log_producers producers;
 
     _Atomic bool offline;
     char *offline_reason; /* written once, before `offline` */
@@ -102,6 +116,25 @@ void log_epochs_cut_start(struct log *log, int64_t start_offset);
 /* [writer] Write the file, if it does not say what is known yet. It can be made again from the log, so its
  * failure fails nothing: it is tried again with the next change, and at the close. */
 void log_epochs_save(struct log *log);
+
+/* [writer] log_producers.c. At the open: from the newest snapshot and the batches behind it; where there is none, from
+ * the segments that were scanned, which begin at `scanned_from` (-1: none was). Returns 0 or a storage error. */
+int log_producers_open(struct log *log, int64_t scanned_from, struct brook_error *error);
+/* [writer] Before the write: take up the batches, unless they were judged, so that failing leaves all as it was. */
+int log_producers_note(struct log *log, const struct log_batch *batches, size_t count, int64_t now_ms,
+                       struct brook_error *error);
+/* [writer] After it, whether the batches were written or not. */
+void log_producers_settle(struct log *log, bool is_written);
+/* [writer] Write a snapshot for what lies below `next_offset`, if a segment was sealed since the last one, or `always`;
+ * nothing where nobody is known. Old ones go. Returns 0 or a storage error: it is tried again with the next one. */
+int log_producers_save(struct log *log, bool always);
+/* [writer] The log was cut to `end_offset`. Returns 0 or an error: the log must go offline then. */
+int log_producers_cut(struct log *log, int64_t end_offset, struct brook_error *error);
+/* [writer] The log starts over at `offset`. */
+int log_producers_start_over(struct log *log, int64_t offset, struct brook_error *error);
+/* [writer] Forget who has been silent for too long. */
+void log_producers_expire(struct log *log, int64_t now_ms);
+void log_producers_done(struct log *log);
 
 /* [writer] Remove the oldest `count` segments (never the last). */
 int log_drop_oldest(struct log *log, size_t count, int64_t now_ms, struct brook_error *error);

@@ -41,6 +41,32 @@ void producer_snapshot_read(const void *data, size_t place, struct producer_snap
     };
 }
 
+size_t producer_snapshot_bytes(size_t count)
+{
+    return ENTRIES_AT + count * ENTRY_BYTES;
+}
+
+void producer_snapshot_write(void *data, size_t place, const struct producer_snapshot_entry *entry)
+{
+    uint8_t *p = (uint8_t *)data + ENTRIES_AT + place * ENTRY_BYTES;
+    be64_write(p, (uint64_t)entry->producer_id);
+    be16_write(p + 8, (uint16_t)entry->producer_epoch);
+    be32_write(p + 10, (uint32_t)entry->last_sequence);
+    be64_write(p + 14, (uint64_t)entry->last_offset);
+    be32_write(p + 22, (uint32_t)entry->offset_delta);
+    be64_write(p + 26, (uint64_t)entry->timestamp);
+    be32_write(p + 34, (uint32_t)entry->coordinator_epoch);
+    be64_write(p + 38, (uint64_t)entry->transaction_first_offset);
+}
+
+void producer_snapshot_finish(void *data, size_t count)
+{
+    uint8_t *p = data;
+    be16_write(p, VERSION);
+    be32_write(p + COUNT_AT, (uint32_t)count);
+    be32_write(p + CRC_AT, crc32c(0, p + CRC_FROM, producer_snapshot_bytes(count) - CRC_FROM));
+}
+
 int aborted_transaction_read(const uint8_t entry[ABORTED_TRANSACTION_BYTES],
                              struct aborted_transaction *ret_transaction)
 {

@@ -1,5 +1,5 @@
 /* Kafka's `.snapshot` of a segment's directory: what each producer had sent up to the offset in the file's
- * name. FORMAT.md draws it. Brook leaves the files alone; the offline tools read them. Stateless, any thread.
+ * name. FORMAT.md draws it. Knows the bytes; what they mean is producer_state.h's. Stateless, any thread.
  */
 #ifndef BROOK_STORAGE_PRODUCER_SNAPSHOT_H
 #define BROOK_STORAGE_PRODUCER_SNAPSHOT_H
@@ -23,6 +23,13 @@ struct producer_snapshot_entry {
 int producer_snapshot_check(const void *data, size_t bytes, size_t *ret_count);
 /* The entry at `place`, below the count of a file that was checked. */
 void producer_snapshot_read(const void *data, size_t place, struct producer_snapshot_entry *ret_entry);
+
+
+/* Bytes of a whole file of `count` entries. */
+size_t producer_snapshot_bytes(size_t count);
+/* Fill the entry at `place` of a file that is being made; when all are there, finish it. */
+void producer_snapshot_write(void *data, size_t place, const struct producer_snapshot_entry *entry);
+void producer_snapshot_finish(void *data, size_t count);
 
 /* ---- aborted transactions ---------------------------------------------------------------------------- */
 

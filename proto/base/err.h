@@ -58,6 +58,7 @@ enum brook_advice {
     X(26, TOO_MANY, FIX, "more than the limit allows") \
     X(27, BUSY, RETRY, "the broker is at a limit") \
     /* record batches */ \
+    X(29, PRODUCER_FENCED, FENCED, "the producer id is used with a newer epoch") \
     X(30, CORRUPT_BATCH, RETRY, "the record batch's checksum is wrong") \
     X(31, BAD_BATCH, FIX, "malformed record batch") \
     X(32, MESSAGE_TOO_LARGE, FIX, "the record is larger than allowed") \

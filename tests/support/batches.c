@@ -94,3 +94,12 @@ void batches_free(struct log_batch *b)
     free(b->data);
     b->data = NULL;
 }
+
+void batches_sign(struct log_batch *b, int64_t producer_id, int16_t producer_epoch, int32_t base_sequence)
+{
+    b->header.producer_id = producer_id;
+    b->header.producer_epoch = producer_epoch;
+    b->header.base_sequence = base_sequence;
+    batch_write_header(b->data, &b->header);
+    must(batch_read_header(b->data, b->header.total_bytes, &b->header) == 0, "signed header");
+}

@@ -18,5 +18,7 @@ struct log_batch batches_make_compressed(enum codec_id codec, int records_count,
 struct log_batch batches_from_hex(const char *hex);
 /* Set the base offset in bytes and header. */
 void batches_place(struct log_batch *b, int64_t base_offset, int32_t leader_epoch);
+/* Make it a batch of this producer; the checksum follows. */
+void batches_sign(struct log_batch *b, int64_t producer_id, int16_t producer_epoch, int32_t base_sequence);
 void batches_free(struct log_batch *b);
 #endif

@@ -412,6 +412,30 @@ void cluster_add_partitions(struct cluster *c, const char *name, int32_t partiti
     refuse("add partitions to", name, inbox, cb, arg);
 }
 
+struct id_answer {
+    struct inbox_item item;
+    cluster_producer_id_callback *callback;
+    void *arg;
+};
+
+static void answer_id(struct inbox_item *item)
+{
+    static int64_t next = 1000;
+    struct id_answer *a = CONTAINER_OF(item, struct id_answer, item);
+    a->callback(a->arg, 0, next++);
+    free(a);
+}
+
+int cluster_new_producer_id(struct cluster *c, struct inbox *inbox, cluster_producer_id_callback *callback,
+                            void *arg)
+{
+    struct id_answer *a = malloc(sizeof *a);
+    ck_assert_ptr_nonnull(a);
+    *a = (struct id_answer){.item.run = answer_id, .callback = callback, .arg = arg};
+    inbox_post(inbox, &a->item);
+    return 0;
+}
+
 struct petition_answer {
     struct inbox_item item;
     cluster_petition_callback *cb;
