@@ -120,6 +120,7 @@ static void take_failure(struct lookup_offsets *l, size_t place, int err, const 
         fail_entry(&l->entries[place], error->code, at->topic, at->partition, error->text);
     } else {
         l->entries[place].state = ENTRY_WAITS;
+        metadata_refresh(client_metadata(l->admin->client));
     }
 }
 

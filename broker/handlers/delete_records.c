@@ -8,6 +8,8 @@
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 
+#include <inttypes.h>
+
 struct entry {
     struct deletion *deletion;
     struct partition *partition; /* a reference until it is done; NULL: refused */
@@ -86,21 +88,26 @@ static void one_is_done(struct deletion *d)
         finish(d);
 }
 
+/* Deleted here, but not everywhere. To delete up to an offset again does no harm; "all there is" would take what came
+ * meanwhile. */
+static void fail_half_way(struct entry *e, int code, const char *why)
+{
+    brook_error_set(&e->error, e->before < 0 ? BROOK_E_OUTCOME_UNKNOWN : code,
+                    "partition %s/%d: records below %" PRId64 " are deleted at the leader, but %s",
+                    partition_topic(e->partition), partition_number(e->partition), e->start, why);
+}
+
 /* Returns whether nothing is left to wait for; if that is a failure, the entry says so. */
 static bool is_replicated(struct entry *e)
 {
     struct partition_marks marks;
     partition_marks(e->partition, &marks);
     if (!marks.is_leader || marks.leader_epoch != e->leader_epoch)
-        brook_error_set(&e->error, BROOK_E_NOT_LEADER,
-                        "partition %s/%d: another leader came before all replicas in sync had deleted the records",
-                        partition_topic(e->partition), partition_number(e->partition));
+        fail_half_way(e, BROOK_E_NOT_LEADER, "another one came before all replicas in sync had done the same");
     else if (marks.replicated_start < e->start && !e->deletion->is_time)
         return false;
     else if (marks.replicated_start < e->start)
-        brook_error_set(&e->error, BROOK_E_TIMED_OUT,
-                        "partition %s/%d: deleted at the leader, and not yet at all replicas in sync",
-                        partition_topic(e->partition), partition_number(e->partition));
+        fail_half_way(e, BROOK_E_TIMED_OUT, "not yet at all replicas in sync");
     return true;
 }
 
