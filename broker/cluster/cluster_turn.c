@@ -447,7 +447,9 @@ int64_t cluster_turn(struct cluster *c, int64_t now_ms)
         c->view_is_due = true;
     }
     follow_changed(c);
+    next = sooner(next, hosting_retry_roles(c->hosting, c->image, now_ms));
     if (!c->is_draining && !c->has_failed) {
+        next = sooner(next, isr_writer_tick(c->isr_writer, now_ms));
         next = sooner(next, give_up_unwanted(c, now_ms));
         next = sooner(next, controller_driver_run(c->controller, now_ms));
         if (c->is_registered && state_reader_is_idle(c->reader))

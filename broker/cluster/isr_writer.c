@@ -14,7 +14,8 @@
 #include <string.h>
 #include <uthash.h>
 
-/* One partition with a write or a read under way, or one that has to wait a little. */
+/* One partition with a write or a read under way, or one that has to wait a little: not for long, since the reference
+ * keeps its log open. */
 struct isr_item {
     UT_hash_handle hh; /* by replica */
     struct isr_writer *writer;
@@ -89,13 +90,41 @@ static void begin(struct isr_item *item)
     item->writer->in_flight++;
 }
 
+/* Let go of the item and look again at what it was about. */
+static void look_again(struct isr_item *item, int64_t now_ms)
+{
+    struct isr_writer *w = item->writer;
+    AUTO_FREE char *topic = strdup(item->topic);
+    int32_t number = item->number;
+    struct replica *replica = replica_ref(item->replica);
+    item_free(item);
+    if (topic) /* else the slow round does */
+        isr_writer_look(w, topic, number, replica, now_ms);
+    replica_unref(replica);
+}
+
 static void end(struct isr_item *item, bool later)
 {
+    int64_t now_ms = clock_boot_ms();
     item->is_busy = false;
     item->writer->in_flight--;
-    item->not_before_ms = later ? clock_boot_ms() + ISR_RETRY_MS : 0;
+    item->not_before_ms = now_ms + ISR_RETRY_MS;
     if (!later)
-        item_free(item);
+        look_again(item, now_ms);
+}
+
+int64_t isr_writer_tick(struct isr_writer *w, int64_t now_ms)
+{
+    int64_t next = INT64_MAX;
+    struct isr_item *item, *after;
+    HASH_ITER(hh, w->items, item, after)
+    if (!item->is_busy) {
+        if (now_ms >= item->not_before_ms)
+            look_again(item, now_ms);
+        else if (item->not_before_ms < next)
+            next = item->not_before_ms;
+    }
+    return next;
 }
 
 /* ---- reading ---------------------------------------------------------------------------------------------- */
@@ -168,16 +197,7 @@ static void was_written(void *arg, const struct coordinator_reply *reply)
     if (outcome == LEADER_APPLIED)
         tell(item);
     replica_take_outcome(item->replica, item->change.state.leader_epoch, outcome, version);
-    if (outcome == LEADER_APPLIED || reply->err == -BROOK_E_CLOSED) {
-        end(item, false);
-        return;
-    }
-    item->is_busy = false;
-    item->writer->in_flight--;
-    if (outcome == LEADER_REFUSED && reply->err != -BROOK_E_COORDINATION_LOST)
-        read_state(item);
-    else
-        item->not_before_ms = clock_boot_ms() + ISR_RETRY_MS;
+    end(item, outcome != LEADER_APPLIED); /* paced: what is refused now may be refused again */
 }
 
 static void write_change(struct isr_item *item)

@@ -34,6 +34,8 @@ struct isr_writer_settings {
 int isr_writer_new(const struct isr_writer_settings *settings, struct isr_writer **ret_writer);
 /* After the coordinator was freed and the inbox drained. NULL is fine. */
 void isr_writer_free(struct isr_writer *writer);
+/* Look again at those that had to wait. Returns when to call again. */
+int64_t isr_writer_tick(struct isr_writer *writer, int64_t now_ms);
 /* If a change is due for the replica, which is led here, write it; if its state has to be read, read it. Nothing is done
  * for a partition that has a write or a read under way. */
 void isr_writer_look(struct isr_writer *writer, const char *topic, int32_t number, struct replica *replica,

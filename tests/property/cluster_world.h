@@ -17,7 +17,7 @@
     X(NOTHING, 0, "no rule is broken") \
     X(UNION, 35, "the high watermark waits for the stored ISR only while a change is in flight") \
     X(SETTLE, 220, "a change that is not seen in the next read counts as not applied") \
-    X(EPOCH_START, 1844, "joining the ISR needs the high watermark only, not the start of the epoch") \
+    X(EPOCH_START, 15164, "joining the ISR needs the high watermark only, not the start of the epoch") \
     X(POSITION_EPOCH, 196, "a follower's position counts whichever broker epoch it pulls with") \
     X(JOIN_CHECK, 233, "an ISR expansion does not check the follower's registration") \
     X(LAST_EPOCH, 2, "a pull's last_epoch is not compared with the leader's history") \
