@@ -17,7 +17,7 @@ struct replica {
 
     pthread_mutex_t lock; /* before the partition's; guards all below */
     struct replica_role role;
-    int64_t broker_epoch;        /* with which the role was taken */
+    int64_t broker_epoch;        /* with which the role was taken, or is held since when it does not lead */
     struct leader_state *leader; /* NULL: does not lead */
     bool is_posted;
     struct inbox_item item;
@@ -225,6 +225,15 @@ static void lead_on(struct replica *r, const struct replica_news *news)
     pthread_mutex_unlock(&r->lock);
 }
 
+/* The same process with the same log: what it reports is vouched for by its present registration, or nobody would
+ * count it. */
+static void register_anew(struct replica *r, int64_t broker_epoch)
+{
+    pthread_mutex_lock(&r->lock);
+    r->broker_epoch = broker_epoch;
+    pthread_mutex_unlock(&r->lock);
+}
+
 enum replica_verdict replica_take_news(struct replica *r, const struct replica_news *news, struct replica_step *ret)
 {
     struct replica_self self = {.broker_id = r->s->broker_id,
@@ -236,6 +245,8 @@ enum replica_verdict replica_take_news(struct replica *r, const struct replica_n
         *ret = r->role.step;
         if (r->leader)
             lead_on(r, news);
+        else
+            register_anew(r, news->broker_epoch);
         return verdict;
     }
     if (verdict == REPLICA_REFUSE)
