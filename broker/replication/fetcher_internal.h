@@ -46,6 +46,7 @@ struct fetch_entry {
     enum fetch_place place;
     TAILQ_ENTRY(fetch_entry) in_place;
     uint64_t session;      /* that knows it; 0: none */
+    uint64_t named_in;     /* the link's pull that named it last */
     int64_t pulled_offset; /* as named last */
     unsigned failures;     /* in a row */
     int64_t retry_ns;
@@ -76,6 +77,7 @@ struct fetch_link {
     int32_t session_epoch;
     bool is_first_out; /* the session's first pull is under way: its id is still to come */
     unsigned pulls_in_flight;
+    uint64_t pulls_sent;
     int64_t broker_epoch; /* of this broker, as the entries were ordered with */
     struct fetch_key *forgets; /* named in this session, and not followed any more */
     size_t forgets_count, forgets_capacity;

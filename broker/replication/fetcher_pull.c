@@ -12,6 +12,7 @@
 struct fetch_request {
     struct fetch_link *link;
     uint64_t session;
+    uint64_t number; /* of a pull: link->pulls_sent then */
     bool is_first;
     struct fetch_asked {
         struct fetch_key key;
@@ -143,8 +144,9 @@ static void take_parts(struct fetch_request *r, const Brook__PullResponse *body,
         struct fetch_key key = {.number = part->partition};
         memcpy(key.topic_id, part->topic_id.data, sizeof key.topic_id);
         struct fetch_entry *e = find(link, &key);
-        /* Named by a later session, or due again since: what comes now answers an earlier question. */
-        if (e && e->session == r->session && e->place == FETCH_NAMED)
+        /* Named by a later session or pull, or due again since: what comes now answers an earlier question, perhaps of an
+         * earlier epoch. The leader answers the later one as well. */
+        if (e && e->session == r->session && e->place == FETCH_NAMED && e->named_in <= r->number)
             fetch_entry_take(e, part, reply->slab ? reply->slab->data + at : NULL);
         at += part->records_bytes;
     }
@@ -211,6 +213,7 @@ static void name(struct fetch_entry *e, Brook__PullRequest *body, Brook__PullPar
     entry->max_bytes = e->link->thread->fetchers->s.partition_bytes_max;
     e->pulled_offset = pull.offset;
     e->session = e->link->session;
+    e->named_in = e->link->pulls_sent;
     body->broker_epoch = e->broker_epoch;
     fetch_entry_move(e, FETCH_NAMED);
 }
@@ -294,6 +297,7 @@ void fetch_link_pull(struct fetch_link *link)
     struct fetch_request *r = request_new(link);
     if (!r)
         return;
+    r->number = ++link->pulls_sent;
     int err = send_pull(link, r, count);
     arena_reset(link->thread->arena);
     if (err < 0) {

@@ -5,6 +5,7 @@
 #define BROOK_TESTS_NEMESIS_H
 
 #include "tests/cluster/nemesis/checker.h"
+#include "tests/cluster/nemesis/gaps.h"
 #include "tests/cluster/nemesis/network.h"
 #include "tests/cluster/nemesis/schedule.h"
 
@@ -30,8 +31,8 @@ struct nemesis_options {
 struct nemesis_fault {
     struct fault fault;
     int64_t from_ms, to_ms; /* since the beginning; until it was undone */
-    int64_t leaderless_ms;  /* longest of any partition that met it */
-    int64_t silent_ms;      /* likewise, without an acknowledgement */
+    struct gap leaderless;  /* longest of any partition that met it; times as above */
+    struct gap silent;      /* likewise, without an acknowledgement */
 };
 
 struct nemesis_report {

@@ -82,9 +82,9 @@ static bool is_possible(const struct schedule *s, const struct schedule_view *v,
 {
     switch (f->kind) {
     case FAULT_EMPTY_DISK: return s->may_lose_disk;
-    case FAULT_MOVE: return s->may_move;
-    case FAULT_CALM:
-    case FAULT_ELECT: return true;
+    case FAULT_MOVE: return s->may_move && !v->is_zookeeper_busy;
+    case FAULT_CALM: return true;
+    case FAULT_ELECT:
     case FAULT_ZOOKEEPER_KILL:
     case FAULT_ZOOKEEPER_PAUSE: return !v->is_zookeeper_busy;
     case FAULT_MEMBER_KILL:
