@@ -114,6 +114,8 @@ struct partition *hosting_find(struct hosting *hosting, const struct image_topic
 struct replica *hosting_find_replica(struct hosting *hosting, const struct image_topic *topic, int32_t number);
 /* Bytes per second that replicas here may take in while they catch up; 0: no limit. */
 void hosting_set_quota(struct hosting *hosting, int64_t bytes_per_s);
+/* Look at the in-sync replicas of everything led here, in a few milliseconds. */
+void hosting_look_soon(struct hosting *hosting, int64_t now_ms);
 /* Brokers came, went or moved. */
 void hosting_take_brokers(struct hosting *hosting, const struct image *image);
 /* Try again what could not be done when a state was followed. Returns when to call again. */

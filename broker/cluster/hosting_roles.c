@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LOOK_SOON_MS 20
+
 static void tell_role(const struct hosted *h, int32_t epoch, const char *what, int32_t broker_id)
 {
     char subject[HOSTED_SUBJECT_BYTES];
@@ -224,6 +226,12 @@ int64_t hosting_check_lag(struct hosting *hosting, int64_t now_ms)
         if (h->status == HOSTED_OPEN && h->led_epoch >= 0)
             look(h);
     return hosting->next_lag_ms;
+}
+
+void hosting_look_soon(struct hosting *hosting, int64_t now_ms)
+{
+    if (now_ms + LOOK_SOON_MS < hosting->next_lag_ms)
+        hosting->next_lag_ms = now_ms + LOOK_SOON_MS;
 }
 
 void hosting_set_quota(struct hosting *hosting, int64_t bytes_per_s)
