@@ -17,7 +17,7 @@ struct replica {
 
     pthread_mutex_t lock; /* before the partition's; guards all below */
     struct replica_role role;
-    int64_t broker_epoch;        /* with which the role was taken */
+    int64_t broker_epoch;        /* the registration that vouches for the role */
     struct leader_state *leader; /* NULL: does not lead */
     bool is_posted;
     struct inbox_item item;
@@ -231,6 +231,9 @@ enum replica_verdict replica_take_news(struct replica *r, const struct replica_n
     enum replica_verdict verdict = replica_role_decide(&r->role, &self, news->state, ret);
     if (verdict == REPLICA_KEEP) {
         *ret = r->role.step;
+        pthread_mutex_lock(&r->lock);
+        r->broker_epoch = news->broker_epoch; /* a new registration of the process that has the log */
+        pthread_mutex_unlock(&r->lock);
         if (r->leader)
             lead_on(r, news);
         return verdict;
