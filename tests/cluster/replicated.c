@@ -122,8 +122,12 @@ void replicated_send(struct replicated *r, int64_t count)
 void replicated_flush(struct replicated *r)
 {
     int e = brook_producer_flush(r->producer, REPLICATED_WAIT_MS);
-    if (e < 0 || r->failed)
+    if (e < 0 || r->failed) {
+        char *statistics = brook_producer_statistics(r->producer);
+        fprintf(stderr, "# %s\n", statistics ? statistics : "no memory");
+        free(statistics);
         replicated_show(r);
+    }
     ck_assert_int_eq(e, 0);
     ck_assert_int_eq(r->failed, 0);
     ck_assert_int_eq(r->stored, r->sent);
