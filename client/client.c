@@ -414,6 +414,11 @@ size_t client_message_bytes_max(struct client *client, int32_t broker_id)
     return client->links ? links_message_bytes_max(client->links, broker_id) : 0;
 }
 
+int client_idempotent_batches_max(struct client *client, int32_t broker_id)
+{
+    return client->links ? links_idempotent_batches_max(client->links, broker_id) : 0;
+}
+
 struct channel *client_any_channel(struct client *client)
 {
     return client->links ? links_any_channel(client->links) : NULL;

@@ -54,6 +54,9 @@ struct channel *client_channel(struct client *client, int32_t broker_id, enum cl
 /* The largest batch that this broker takes, as it said when the connection for requests was made; 0: not known.
  * A topic may allow less, or more. [loop] */
 size_t client_message_bytes_max(struct client *client, int32_t broker_id);
+/* Batches that an idempotent producer may have on their way there for one partition; 0: not offered, or not known. [loop]
+ */
+int client_idempotent_batches_max(struct client *client, int32_t broker_id);
 /* A channel to any live broker (bootstrap or metadata), for requests that any can answer. NULL: not now.
  * [loop] */
 struct channel *client_any_channel(struct client *client);

@@ -246,6 +246,11 @@ bool config_flag(const brook_config *config, enum config_id id)
     return config->values[id].number != 0;
 }
 
+bool config_is_set(const brook_config *config, enum config_id id)
+{
+    return config->values[id].text != NULL;
+}
+
 bool config_has(const brook_config *config, enum config_id id)
 {
     return config_text(config, id)[0] != '\0';

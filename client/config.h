@@ -28,6 +28,8 @@ int64_t config_number(const brook_config *config, enum config_id id);
 int config_int(const brook_config *config, enum config_id id);
 bool config_flag(const brook_config *config, enum config_id id);
 /* Whether a text is not empty. */
+/* Whether brook_config_set() was called for it. */
+bool config_is_set(const brook_config *config, enum config_id id);
 bool config_has(const brook_config *config, enum config_id id);
 
 /* Fill *diag so that lines go to the configuration's log callback (nowhere when there is none). `config` is

@@ -39,6 +39,10 @@
     X(ACKS, "acks", CHOICE, "all", 0, 0, "all|leader|none|-1|1|0", \
       "When a record counts as stored: all (in-sync replicas have it), leader (its leader has it), " \
       "none (sent).") \
+    X(ENABLE_IDEMPOTENCE, "enable.idempotence", FLAG, "true", 0, 0, NULL, \
+      "Let brokers store each record once and in order, however often its batch is sent. Needs acks=all, " \
+      "retries and at most 5 for max.in.flight.requests.per.partition: with other settings true is " \
+      "refused, and the default gives way.") \
     X(BATCH_SIZE, "batch.size", BYTES, "262144", 1, CONFIG_GIB, NULL, \
       "Close a partition's batch when its records reach this size. 1: one record per batch and per " \
       "request.") \
@@ -53,7 +57,8 @@
     X(DELIVERY_TIMEOUT, "delivery.timeout.ms", MS, "120000", 1, CONFIG_YEAR_MS, NULL, \
       "Report a record as failed when it was not stored within this time of its send, retries included.") \
     X(RETRIES, "retries", NUMBER, "2147483647", 0, 2147483647, NULL, \
-      "How often a batch is sent again after a failure. 0: never, so that nothing can be stored twice.") \
+      "How often a batch is sent again after a failure. 0: never, so that nothing can be stored twice " \
+      "(there is no idempotence then).") \
     X(RETRY_BACKOFF, "retry.backoff.ms", MS, "100", 1, 300000, NULL, \
       "Wait before a failed batch is sent again; doubles with each failure.") \
     X(RETRY_BACKOFF_MAX, "retry.backoff.max.ms", MS, "1000", 1, 300000, NULL, \
@@ -61,9 +66,10 @@
     X(MAX_IN_FLIGHT, "max.in.flight.requests.per.connection", NUMBER, "32", 1, 100000, NULL, \
       "Produce requests that may be on their way to one broker.") \
     X(MAX_IN_FLIGHT_PARTITION, "max.in.flight.requests.per.partition", NUMBER, "0", 0, 100000, NULL, \
-      "Produce requests that may be on their way for one partition. 0: one, so that a batch that has " \
-      "to be sent again never comes behind a later one; but as many as the connection allows where " \
-      "retries is 0. More than one with retries risks the order of records.") \
+      "What may be on its way for one partition: batches with idempotence, else produce requests. 0: 5 with " \
+      "idempotence; without it one, so that a batch that has to be sent again never comes behind a later " \
+      "one, but as many as the connection allows where retries is 0. Without idempotence more than one " \
+      "with retries risks the order of records.") \
     X(MAX_REQUEST_SIZE, "max.request.size", BYTES, "2097152", 1024, CONFIG_GIB, NULL, \
       "The largest record, and about the largest request: batches of several partitions share one up " \
       "to this size.") \

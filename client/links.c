@@ -6,6 +6,7 @@
 
 #include <brook/brook.h>
 #include <stdio.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,7 @@ struct link {
     bool resting;            /* until the timer */
     bool offered;            /* its address is in the present list */
     size_t message_max;      /* bytes, of the last Hello; 0: it did not say */
+    int idempotent_batches_max;
     struct client_timer *timer;
 };
 
@@ -137,6 +139,7 @@ static void on_ready(void *arg, const Brook__HelloResponse *hello)
     link->failures = 0;
     link->wanted = false;
     link->message_max = hello->message_bytes_max;
+    link->idempotent_batches_max = (int)(hello->idempotent_batches_in_flight_max & INT_MAX);
     links->events.ready(links->events.arg, link->broker_id, link->lane);
 }
 
@@ -276,6 +279,12 @@ size_t links_message_bytes_max(struct links *links, int32_t broker_id)
 {
     const struct link *link = find(links, broker_id, CLIENT_LANE_REQUESTS);
     return link ? link->message_max : 0;
+}
+
+int links_idempotent_batches_max(struct links *links, int32_t broker_id)
+{
+    const struct link *link = find(links, broker_id, CLIENT_LANE_REQUESTS);
+    return link ? link->idempotent_batches_max : 0;
 }
 
 static bool is_ready(const struct link *link)

@@ -28,6 +28,8 @@ void links_free(struct links *links);
 struct channel *links_channel(struct links *links, int32_t broker_id, enum client_lane lane);
 /* As client_message_bytes_max(). */
 size_t links_message_bytes_max(struct links *links, int32_t broker_id);
+/* As client_idempotent_batches_max(). */
+int links_idempotent_batches_max(struct links *links, int32_t broker_id);
 /* A ready channel for requests, to whichever broker; a different one each time where there are several. NULL:
  * none is ready; connections to brokers and to addresses of links_offer() are being made. */
 struct channel *links_any_channel(struct links *links);

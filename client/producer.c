@@ -35,8 +35,6 @@ static void read_settings(brook_producer *p, const brook_config *config)
     p->retry_back_off_ms_max = config_int(config, CONFIG_RETRY_BACKOFF_MAX);
     p->in_flight_max = config_int(config, CONFIG_MAX_IN_FLIGHT);
     p->partition_in_flight_max = config_int(config, CONFIG_MAX_IN_FLIGHT_PARTITION);
-    if (p->partition_in_flight_max == 0)
-        p->partition_in_flight_max = p->retries_max > 0 ? 1 : p->in_flight_max;
     p->request_bytes_max = (size_t)config_number(config, CONFIG_MAX_REQUEST_SIZE);
     p->request_timeout_ms = config_int(config, CONFIG_REQUEST_TIMEOUT);
     p->by_key = config_number(config, CONFIG_PARTITIONER) == 0;
@@ -83,7 +81,9 @@ int brook_producer_new(const brook_config *config, brook_producer **ret_producer
     batch_list_init(&p->reports);
     init_locks(p);
     read_settings(p, config);
-    int r = client_new(config, 2 * p->buffer_bytes_max + POOL_SLACK_BYTES, &p->client, error);
+    int r = producer_identity_init(p, config, error);
+    if (r == 0)
+        r = client_new(config, 2 * p->buffer_bytes_max + POOL_SLACK_BYTES, &p->client, error);
     if (r == 0 && (r = codec_new(&p->codec)) < 0)
         brook_error_set(error, BROOK_E_NOMEM, "out of memory");
     if (r == 0 && (r = producer_sender_start(p)) < 0)

@@ -15,6 +15,12 @@ void producer_put_back(struct produce_partition *q, struct produce_batch *batch)
         q->backlog.tail = &batch->next;
 }
 
+static bool is_in_time(const brook_producer *p, const struct produce_batch *batch)
+{
+    return batch->attempts <= p->retries_max &&
+           clock_boot_ms() - batch->opened_ms < p->delivery_timeout_ms;
+}
+
 static bool is_worth_a_retry(const brook_producer *p, const struct produce_batch *batch, int code)
 {
     enum brook_advice advice = brook_error_advice(code);
@@ -22,22 +28,26 @@ static bool is_worth_a_retry(const brook_producer *p, const struct produce_batch
         return false; /* the metadata agrees */
     bool may = advice == BROOK_ADVICE_RETRY || advice == BROOK_ADVICE_REFRESH ||
                advice == BROOK_ADVICE_UNKNOWN || code == BROOK_E_CLOSED;
-    return may && batch->attempts <= p->retries_max &&
-           clock_boot_ms() - batch->opened_ms < p->delivery_timeout_ms;
+    return may && is_in_time(p, batch);
 }
 
 /* One attempt has failed. */
-static void fail_attempt(brook_producer *p, struct produce_batch *batch, int code, const char *text)
+static void fail_attempt(brook_producer *p, struct produce_batch *batch, int code, const char *text,
+                         bool maybe_stored)
 {
     struct produce_partition *q = batch->partition;
     enum brook_advice advice = brook_error_advice(code);
-    if (advice == BROOK_ADVICE_UNKNOWN || code == BROOK_E_CLOSED)
+    if (advice == BROOK_ADVICE_UNKNOWN || code == BROOK_E_CLOSED || maybe_stored)
         batch->maybe = true;
     if (code == BROOK_E_CONNECT_FAILED)
         batch->attempts--; /* it never left */
-    if (advice == BROOK_ADVICE_REFRESH)
+    /* No answer at all may also mean that somebody else leads by now. */
+    if (advice == BROOK_ADVICE_REFRESH || advice == BROOK_ADVICE_UNKNOWN)
         metadata_refresh(client_metadata(p->client));
-    if (!is_worth_a_retry(p, batch, code)) {
+    if (producer_is_refused_number(code) && is_in_time(p, batch) && producer_retry_number(p, batch))
+        return;
+    if (producer_is_refused_number(code) || !is_worth_a_retry(p, batch, code)) {
+        producer_gave_up(p, batch, code);
         producer_complete(p, batch, batch->maybe ? BROOK_MAYBE_STORED : BROOK_NOT_STORED, -1, code, text);
         return;
     }
@@ -101,6 +111,7 @@ static void partition_returned(brook_producer *p, struct produce_partition *q)
     } else if (!q->recovering) {
         q->failures = 0;
     }
+    assert(q->in_flight > 0 || q->batches_in_flight == 0);
     producer_agenda(p, q);
 }
 
@@ -108,7 +119,10 @@ static void partition_returned(brook_producer *p, struct produce_partition *q)
 struct verdict {
     struct brook_error error;
     int64_t base_offset;
-    bool several; /* batches */
+    bool several;      /* batches */
+    bool maybe_stored; /* in spite of the error */
+    const Brook__ProducedPartition *produced; /* stored; NULL: nothing more is known */
+    size_t place;                             /* of the batch among the entry's */
 };
 
 static void read_verdict(const struct channel_reply *reply, bool oneway, size_t entry, struct verdict *v)
@@ -116,6 +130,9 @@ static void read_verdict(const struct channel_reply *reply, bool oneway, size_t 
     v->error.code = -reply->err;
     v->error.text[0] = '\0';
     v->base_offset = -1;
+    v->maybe_stored = false;
+    v->produced = NULL;
+    v->place = 0;
     if (reply->err < 0 || oneway)
         return; /* of a one-way request nothing is known but that it left */
     const Brook__Response *response = reply->response;
@@ -126,13 +143,20 @@ static void read_verdict(const struct channel_reply *reply, bool oneway, size_t 
         return;
     }
     const Brook__ProducedPartition *produced = response->produce->partitions[entry];
-    if (envelope_status_read(produced->status, &v->error) == 0)
-        v->base_offset = produced->base_offset;
+    v->maybe_stored = produced->maybe_stored;
+    if (envelope_status_read(produced->status, &v->error) < 0)
+        return;
+    v->base_offset = produced->base_offset;
+    v->produced = produced;
 }
 
 static void end_batch(brook_producer *p, struct produce_batch *batch, struct verdict *v)
 {
     int32_t records = batch->writer.records_count;
+    batch->partition->batches_in_flight--;
+    if (v->produced && v->place < v->produced->n_batch_offsets)
+        v->base_offset = v->produced->batch_offsets[v->place];
+    v->place++;
     if (batch->purged) {
         pthread_mutex_lock(&p->lock);
         producer_batch_drop_memory(p, batch);
@@ -141,8 +165,9 @@ static void end_batch(brook_producer *p, struct produce_batch *batch, struct ver
     } else if (v->error.code == BROOK_E_MESSAGE_TOO_LARGE && make_smaller(p, batch, v->several)) {
         return;
     } else if (v->error.code) {
-        fail_attempt(p, batch, v->error.code, v->error.text);
+        fail_attempt(p, batch, v->error.code, v->error.text, v->maybe_stored);
     } else {
+        batch->partition->restarts = 0;
         producer_complete(p, batch, BROOK_STORED, v->base_offset, 0, NULL);
     }
     if (v->base_offset >= 0)

@@ -74,14 +74,19 @@ static int take_memory(brook_producer *p, struct produce_batch *batch, size_t by
 static struct produce_batch *batch_take(brook_producer *p)
 {
     struct produce_batch *batch = p->free_batches;
-    if (!batch)
-        return calloc(1, sizeof *batch);
+    if (!batch) {
+        batch = calloc(1, sizeof *batch);
+        if (batch)
+            batch->producer_id = -1;
+        return batch;
+    }
     p->free_batches = batch->next;
     void **opaques = batch->opaques;
     size_t room = batch->opaques_room;
     memset(batch, 0, sizeof *batch);
     batch->opaques = opaques;
     batch->opaques_room = room;
+    batch->producer_id = -1;
     return batch;
 }
 
@@ -200,6 +205,16 @@ void producer_batch_close(brook_producer *p, struct produce_partition *partition
         partition->topic->sticky = -1;
 }
 
+static int16_t epoch_of(const struct produce_batch *batch)
+{
+    return batch->producer_id < 0 ? -1 : batch->producer_epoch;
+}
+
+static int32_t sequence_of(const struct produce_batch *batch)
+{
+    return batch->producer_id < 0 ? -1 : batch->base_sequence;
+}
+
 static int compress(brook_producer *p, struct produce_batch *batch)
 {
     struct batch_writer *w = &batch->writer;
@@ -208,7 +223,8 @@ static int compress(brook_producer *p, struct produce_batch *batch)
     if (!slab)
         return -BROOK_E_NOMEM;
     size_t bytes;
-    int r = batch_writer_finish_compressed(w, p->codec, p->codec_id, -1, -1, -1, slab->data, room, &bytes);
+    int r = batch_writer_finish_compressed(w, p->codec, p->codec_id, batch->producer_id, epoch_of(batch),
+                                           sequence_of(batch), slab->data, room, &bytes);
     if (r < 0 || bytes >= w->bytes) {
         slab_unref(slab);
         return r < 0 ? r : -BROOK_E_AGAIN;
@@ -227,7 +243,8 @@ int producer_batch_finish(brook_producer *p, struct produce_batch *batch)
     /* What does not get smaller goes as it is. */
     if (p->codec_id != CODEC_NONE && compress(p, batch) == 0)
         return 0;
-    batch->data_bytes = batch_writer_finish(&batch->writer, -1, -1, -1);
+    batch->data_bytes =
+        batch_writer_finish(&batch->writer, batch->producer_id, epoch_of(batch), sequence_of(batch));
     batch->data = batch->writer.buffer;
     return 0;
 }

@@ -7,7 +7,8 @@
  *
  * Order: a batch carries the number of its first record, counted per partition, so the halves of a batch that
  * was cut have their places, too. As long as one of them failed and others are on their way, nothing more of
- * the partition is sent (`recovering`); then all go on in sequence.
+ * the partition is sent (`recovering`); then all go on in sequence. The numbers that brokers see are others:
+ * producer_identity.c.
  */
 #ifndef BROOK_CLIENT_PRODUCER_PARTS_H
 #define BROOK_CLIENT_PRODUCER_PARTS_H
@@ -28,6 +29,8 @@
 #define PRODUCER_ENTRIES_MAX 500
 #define PRODUCER_PARTITIONS_MAX 100000
 #define PRODUCER_TEXT_BYTES 320
+/* Batches of a partition that an idempotent producer has on its way: what brokers remember of each. */
+#define PRODUCER_BATCHES_IN_FLIGHT_MAX 5
 
 struct produce_partition;
 struct produce_topic;
@@ -54,6 +57,10 @@ struct produce_batch {
     int attempts;
     bool maybe;  /* one attempt ended with an unknown outcome */
     bool purged; /* reported already; the memory is still borrowed */
+    bool was_first; /* when it was sent last, nothing before it was on its way */
+    int16_t producer_epoch;
+    int32_t base_sequence;
+    int64_t producer_id; /* -1: not numbered yet */
     uint64_t sequence;
     int64_t opened_ms;
     struct produce_batch *open_previous, *open_next; /* open batches by age */
@@ -85,6 +92,12 @@ struct produce_partition {
     uint64_t alone_below; /* batches before this go one per request: one of them was too large */
     int failures;         /* in a row */
     int64_t retry_ms;     /* not before; 0: now */
+    int64_t producer_id;  /* -1: nothing is numbered yet */
+    int32_t next_sequence;
+    int16_t producer_epoch;
+    bool is_broken;        /* a number was left out for certain: all is numbered anew, once nothing is on its way */
+    int batches_in_flight;
+    int restarts; /* of the numbers, in a row */
     bool on_agenda, in_target, resting;
     struct produce_partition *agenda_next, *target_next, *resting_next;
 };
@@ -171,6 +184,8 @@ struct brook_producer {
     size_t request_bytes_max;
     int request_timeout_ms;
     bool by_key;
+    bool is_idempotent;
+    int32_t first_sequence; /* of a partition's first epoch: 0, but for tests */
     brook_report_callback *report;
     void *report_arg;
     brook_partitioner *partitioner;
@@ -224,6 +239,13 @@ struct brook_producer {
     Brook__ProducePartition *entries;
     Brook__ProducePartition **entry_list;
     bool pumping, pump_again, stopped;
+    int64_t producer_id; /* for partitions that have none yet; -1: to be asked for */
+    int16_t producer_epoch;
+    bool is_asking_id;
+    int id_failures;
+    int64_t id_retry_ms;
+    struct brook_error id_error; /* why there is none; code 0: nobody said no */
+    int batches_offered;         /* in flight per partition, by the brokers seen so far */
     int64_t bytes_sent, batches_sent, requests_sent, retries; /* since they were last added to the counters */
     int64_t statistics_last_ms;
     struct producer_counters statistics_last;
@@ -366,6 +388,8 @@ void producer_ready(brook_producer *p, struct produce_partition *partition);
 void producer_pump(brook_producer *p);
 void producer_pump_later(brook_producer *p);
 void producer_agenda(brook_producer *p, struct produce_partition *partition);
+typedef void producer_partition_visitor(brook_producer *p, struct produce_partition *partition, int64_t arg);
+void producer_each_partition(brook_producer *p, producer_partition_visitor *visit, int64_t arg);
 /* Report everything as given up. [loop] */
 void producer_purge_all(brook_producer *p);
 /* End what waits for this partition and is not in flight. [loop] */
@@ -378,10 +402,33 @@ void producer_send_requests(brook_producer *p, struct produce_target *target);
 bool producer_can_send(const brook_producer *p, const struct produce_partition *partition, int64_t now_ms);
 struct produce_target *producer_target(brook_producer *p, int32_t broker_id);
 void producer_target_push(struct produce_target *target, struct produce_partition *partition);
+/* Out of whichever target it waits in. [loop] */
+void producer_target_leave(brook_producer *p, struct produce_partition *partition);
 /* Report as given up what is in flight; its memory goes when its requests end. [loop] */
 void producer_requests_purge(brook_producer *p);
 void producer_requests_free(brook_producer *p);
 void producer_request_give(brook_producer *p, struct produce_request *request);
+
+/* ---- producer_identity.c ---------------------------------------------------------------------------- */
+
+/* Which settings hold; contradictions with an idempotence that was asked for are refused. */
+int producer_identity_init(brook_producer *p, const brook_config *config, struct brook_error *error);
+/* Ask for a producer id if one is needed. Returns when to look again. [loop] */
+int64_t producer_identity_pass(brook_producer *p, int64_t now_ms);
+/* Whether the partition's next batch can have a number, and how many more may be on their way. [loop] */
+bool producer_has_identity(const brook_producer *p, const struct produce_partition *partition);
+int producer_batches_room(const brook_producer *p, const struct produce_partition *partition);
+/* Number a batch that is sent for the first time. [loop] */
+void producer_number(brook_producer *p, struct produce_partition *partition, struct produce_batch *batch);
+/* Before a partition sends: number all of its batches anew, if that is due. [loop] */
+void producer_begin_anew(brook_producer *p, struct produce_partition *partition);
+/* From now on the numbers given so far are worth nothing. [loop] */
+void producer_break(brook_producer *p, struct produce_partition *partition);
+/* A batch is about to be reported as not, or maybe, stored. [loop] */
+void producer_gave_up(brook_producer *p, const struct produce_batch *batch, int code);
+/* The broker did not take the number: whether the batch goes on (it is in the backlog then). [loop] */
+bool producer_is_refused_number(int code);
+bool producer_retry_number(brook_producer *p, struct produce_batch *batch);
 
 /* ---- producer_answers.c ----------------------------------------------------------------------------- */
 

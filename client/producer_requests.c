@@ -39,6 +39,20 @@ static struct produce_partition *target_pop(struct produce_target *t)
     return q;
 }
 
+/* A target without a connection is not looked through: who waits there for a leader that is none any more goes. */
+void producer_target_leave(brook_producer *p, struct produce_partition *q)
+{
+    for (struct produce_target *t = p->targets; t; t = t->next)
+        for (struct produce_partition **at = &t->head; *at; at = &(*at)->target_next) {
+            if (*at != q)
+                continue;
+            if (!(*at = q->target_next))
+                t->tail = at;
+            q->in_target = false;
+            return;
+        }
+}
+
 static void target_push_front(struct produce_target *t, struct produce_partition *q)
 {
     q->in_target = true;
@@ -51,7 +65,7 @@ static void target_push_front(struct produce_target *t, struct produce_partition
 bool producer_can_send(const brook_producer *p, const struct produce_partition *q, int64_t now_ms)
 {
     return q->leader >= 0 && !q->recovering && q->in_flight < p->partition_in_flight_max &&
-           q->retry_ms <= now_ms;
+           q->retry_ms <= now_ms && producer_has_identity(p, q);
 }
 
 /* ---- request objects -------------------------------------------------------------------------------- */
@@ -163,10 +177,17 @@ static bool add_partition(brook_producer *p, struct building *b, struct produce_
 {
     size_t before = b->bytes;
     bool alone = false;
-    while (!alone && q->backlog.head && has_place(p, b, q->backlog.head) && make_room(p, b->iov_count) == 0 &&
-           producer_batch_finish(p, q->backlog.head) == 0) {
-        alone = q->backlog.head->sequence < q->alone_below;
+    producer_begin_anew(p, q);
+    while (!alone && q->backlog.head && has_place(p, b, q->backlog.head) && producer_has_identity(p, q) &&
+           make_room(p, b->iov_count) == 0) {
+        struct produce_batch *batch = q->backlog.head;
+        producer_number(p, q, batch);
+        if (producer_batch_finish(p, batch) < 0)
+            break;
+        alone = batch->sequence < q->alone_below;
+        batch->was_first = q->in_flight == 0 && b->bytes == before;
         add_batch(p, b, batch_list_pop(&q->backlog));
+        q->batches_in_flight++;
     }
     if (b->bytes == before)
         return false;
@@ -202,6 +223,7 @@ static void undo(brook_producer *p, struct building *b, int64_t now_ms)
     struct produce_partition *q = NULL;
     for (struct produce_batch *batch; (batch = batch_list_pop(&b->request->batches));) {
         batch->attempts--;
+        batch->partition->batches_in_flight--;
         if (batch->partition != q) {
             q = batch->partition;
             q->in_flight--;
@@ -299,6 +321,7 @@ static void purge_batch(brook_producer *p, struct produce_batch *batch)
         return;
     }
     report->partition = batch->partition;
+    report->producer_id = -1;
     report->opened_ms = batch->opened_ms;
     report->writer.records_count = batch->writer.records_count;
     report->opaque = batch->opaque;

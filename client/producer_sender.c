@@ -138,6 +138,8 @@ static const char *cause(brook_producer *p, const struct produce_batch *batch)
 {
     if (batch->text)
         return batch->text;
+    if (p->id_error.code && p->producer_id < 0 && batch->producer_id < 0)
+        return p->id_error.text;
     if (batch->partition->leader < 0)
         return "the partition has no leader";
     struct channel *channel = client_channel(p->client, batch->partition->leader, CLIENT_LANE_REQUESTS);
@@ -157,6 +159,9 @@ static void fail_batch(brook_producer *p, struct produce_batch *batch, int code)
 {
     char buffer[PRODUCER_TEXT_BYTES];
     const char *text = producer_give_up_text(code, cause(p, batch), buffer, sizeof buffer);
+    if (!text && code == p->id_error.code && p->producer_id < 0)
+        text = p->id_error.text;
+    producer_gave_up(p, batch, code);
     producer_complete(p, batch, batch->maybe ? BROOK_MAYBE_STORED : BROOK_NOT_STORED, -1, code, text);
 }
 
@@ -194,9 +199,7 @@ static void expire_partition(brook_producer *p, struct produce_partition *q, int
         fail_batch(p, batch_list_pop(&q->backlog), BROOK_E_TIMED_OUT);
 }
 
-typedef void partition_visitor(brook_producer *p, struct produce_partition *partition, int64_t arg);
-
-static void each_partition(brook_producer *p, partition_visitor *visit, int64_t arg)
+void producer_each_partition(brook_producer *p, producer_partition_visitor *visit, int64_t arg)
 {
     pthread_mutex_lock(&p->lock);
     struct produce_topic *topic = p->topics;
@@ -218,7 +221,7 @@ static void expire(brook_producer *p, int64_t now_ms)
     every_ms = every_ms < EXPIRY_MS_MIN ? EXPIRY_MS_MIN : every_ms > EXPIRY_MS_MAX ? EXPIRY_MS_MAX : every_ms;
     p->expiry_ms = now_ms + every_ms;
     producer_topics_expire(p, now_ms, false);
-    each_partition(p, expire_partition, now_ms);
+    producer_each_partition(p, expire_partition, now_ms);
 }
 
 /* ---- the pass --------------------------------------------------------------------------------------- */
@@ -252,6 +255,7 @@ static void pass(brook_producer *p)
     if (new_topics)
         producer_topics_update(p);
     expire(p, now_ms);
+    int64_t identity_ms = producer_identity_pass(p, now_ms);
     int64_t retry_ms = wake_resting(p, now_ms);
     collect(p, now_ms);
     plan(p, now_ms);
@@ -259,7 +263,7 @@ static void pass(brook_producer *p)
         producer_send_requests(p, t);
     for (struct produce_partition *q = p->resting; q; q = q->resting_next)
         retry_ms = q->retry_ms < retry_ms ? q->retry_ms : retry_ms;
-    arm(p, now_ms, retry_ms);
+    arm(p, now_ms, identity_ms < retry_ms ? identity_ms : retry_ms);
 }
 
 void producer_pump(brook_producer *p)
@@ -296,7 +300,7 @@ static void purge_partition(brook_producer *p, struct produce_partition *q, int6
 void producer_purge_all(brook_producer *p)
 {
     producer_topics_expire(p, 0, true);
-    each_partition(p, purge_partition, 0);
+    producer_each_partition(p, purge_partition, 0);
     producer_requests_purge(p);
 }
 
@@ -336,7 +340,15 @@ static void heed_limit(brook_producer *p, size_t bytes)
         p->batch_bytes = bytes;
     pthread_mutex_unlock(&p->lock);
     if (lower)
-        each_partition(p, lower_batch_bytes, (int64_t)bytes);
+        producer_each_partition(p, lower_batch_bytes, (int64_t)bytes);
+}
+
+/* One that offers none keeps no order among several. */
+static void heed_offer(brook_producer *p, int batches)
+{
+    batches = batches < 1 ? 1 : batches;
+    if (batches < p->batches_offered)
+        p->batches_offered = batches;
 }
 
 static void on_channel_ready(void *arg, int32_t broker_id, enum client_lane lane)
@@ -345,6 +357,7 @@ static void on_channel_ready(void *arg, int32_t broker_id, enum client_lane lane
     if (lane != CLIENT_LANE_REQUESTS)
         return;
     heed_limit(p, client_message_bytes_max(p->client, broker_id));
+    heed_offer(p, client_idempotent_batches_max(p->client, broker_id));
     producer_pump(p);
 }
 

@@ -87,6 +87,9 @@ static int make_half(brook_producer *p, const struct produce_batch *batch, size_
     half->sequence = batch->sequence;
     half->opened_ms = batch->opened_ms;
     half->maybe = batch->maybe;
+    half->producer_id = batch->producer_id;
+    half->producer_epoch = batch->producer_epoch;
+    half->base_sequence = batch->base_sequence;
     *ret = half;
     for (int32_t i = 0; p->report && r == 0 && i < records; i++)
         r = producer_batch_opaque_room(half, (size_t)i);
@@ -141,6 +144,8 @@ int producer_split(brook_producer *p, struct produce_batch *batch, struct produc
         return r;
     }
     halves[1]->sequence += (uint64_t)cut.records[0];
+    halves[1]->base_sequence =
+        (int32_t)(((uint32_t)batch->base_sequence + (uint32_t)cut.records[0]) & INT32_MAX);
     drop(p, batch);
     ret_halves[0] = halves[0];
     ret_halves[1] = halves[1];

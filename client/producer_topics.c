@@ -73,6 +73,7 @@ static struct produce_partition *make_partition(struct produce_topic *topic, int
     partition->topic = topic;
     partition->index = index;
     partition->leader = -1;
+    partition->producer_id = -1;
     partition->batch_bytes = topic->producer->batch_bytes;
     batch_list_init(&partition->closed);
     batch_list_init(&partition->backlog);
@@ -283,11 +284,21 @@ static void set_leaders(brook_producer *p, struct produce_topic *topic, const st
         int32_t leader = led ? m->partitions[i].leader : -1;
         if (led)
             topic->available[topic->available_count++] = i;
-        if (leader != partition->leader)
+        if (leader != partition->leader) {
             partition->retry_ms = 0; /* a new leader need not be waited for */
+            if (partition->in_target)
+                producer_target_leave(p, partition);
+        }
         partition->leader = leader;
         producer_agenda(p, partition);
     }
+}
+
+/* Another topic of the same name: nobody there knows the numbers given so far. */
+static void break_all(brook_producer *p, struct produce_topic *topic)
+{
+    for (int32_t i = 0; i < topic->partitions_made; i++)
+        producer_break(p, topic->partitions[i]);
 }
 
 static void take_known(brook_producer *p, struct produce_topic *topic, const struct metadata_topic *m)
@@ -296,6 +307,8 @@ static void take_known(brook_producer *p, struct produce_topic *topic, const str
     pthread_mutex_lock(&p->lock);
     if (m->partitions_count <= PRODUCER_PARTITIONS_MAX && make_partitions(topic, m->partitions_count) == 0) {
         topic->partitions_count = m->partitions_count;
+        if (memcmp(topic->topic_id, m->topic_id, sizeof topic->topic_id) != 0)
+            break_all(p, topic);
         memcpy(topic->topic_id, m->topic_id, sizeof topic->topic_id);
         set_leaders(p, topic, m);
         partition_early(p, topic, m->partitions_count);

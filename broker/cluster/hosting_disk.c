@@ -260,7 +260,8 @@ static void say_left(const struct hosted *h)
                                                   : "closed cleanly",
                  brook_error_text(h->err));
     else if (h->end == HOSTED_END_DELETE)
-        diag_log(h->hosting->diag, DIAG_INFO, subject, "removed: its topic was deleted");
+        diag_log(h->hosting->diag, DIAG_INFO, subject, "removed: %s",
+                 h->has_moved ? "the partition was moved to other brokers" : "its topic was deleted");
     else if (h->end == HOSTED_END_SET_ASIDE)
         diag_log(h->hosting->diag, DIAG_WARN, subject,
                  "set aside: ZooKeeper does not know it as this broker's, nor as deleted");

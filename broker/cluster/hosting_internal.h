@@ -66,6 +66,7 @@ struct hosted {
     bool is_dropped;   /* a directory without a topic id: it was removed (empty) or set aside at opening */
     bool is_cancelled; /* the broker stops: the log was not opened */
     bool is_unwanted;
+    bool has_moved; /* unwanted because other brokers have it now, and all that was committed here */
     bool is_configuring;
     bool is_told_offline; /* the log is offline for good, and that was said: never opened anew */
     enum hosted_end end;

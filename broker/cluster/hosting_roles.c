@@ -2,11 +2,15 @@
  * fetchers are told, and people.
  */
 #include "broker/cluster/hosting_internal.h"
+#include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 #include "proto/base/diag.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define LOOK_SOON_MS 20
 
 static void tell_role(const struct hosted *h, int32_t epoch, const char *what, int32_t broker_id)
 {
@@ -224,6 +228,12 @@ int64_t hosting_check_lag(struct hosting *hosting, int64_t now_ms)
     return hosting->next_lag_ms;
 }
 
+void hosting_look_soon(struct hosting *hosting, int64_t now_ms)
+{
+    if (now_ms + LOOK_SOON_MS < hosting->next_lag_ms)
+        hosting->next_lag_ms = now_ms + LOOK_SOON_MS;
+}
+
 void hosting_set_quota(struct hosting *hosting, int64_t bytes_per_s)
 {
     if (hosting->fetchers)
@@ -253,6 +263,32 @@ static void end_cut(void *arg, struct partition *p)
     pthread_mutex_unlock(&dir_of(arg, p)->lock);
 }
 
+/* All of the list that lie in that directory. */
+static int keep_starts_in(struct host_dir *dir, struct data_dir_start *list, struct partition *const *partitions,
+                          const int64_t *starts, size_t count)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++)
+        if (partition_owner(partitions[i]) == dir)
+            list[n++] = (struct data_dir_start){partition_topic(partitions[i]), partition_number(partitions[i]), starts[i]};
+    if (!n)
+        return 0;
+    pthread_mutex_lock(&dir->lock);
+    int err = data_dir_raise_starts(dir->dir, list, n);
+    pthread_mutex_unlock(&dir->lock);
+    return err;
+}
+
+static int keep_starts(void *arg, struct partition *const *partitions, const int64_t *starts, size_t count)
+{
+    struct hosting *hosting = arg;
+    AUTO_FREE struct data_dir_start *list = calloc(count, sizeof *list);
+    int err = list ? 0 : -BROOK_E_NOMEM;
+    for (size_t i = 0; i < hosting->dirs_count && !err; i++)
+        err = keep_starts_in(&hosting->dirs[i], list, partitions, starts, count);
+    return err;
+}
+
 int hosting_start_replication(struct hosting *hosting, const struct hosting_settings *settings)
 {
     const struct hosting_replication *r = &settings->replication;
@@ -272,6 +308,7 @@ int hosting_start_replication(struct hosting *hosting, const struct hosting_sett
                                               .diag = settings->diag,
                                               .begin_cut = begin_cut,
                                               .end_cut = end_cut,
+                                              .keep_starts = keep_starts,
                                               .arg = hosting};
     return fetchers_new(&fetchers, &hosting->fetchers);
 }

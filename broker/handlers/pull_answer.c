@@ -184,7 +184,8 @@ static int note_position(struct pull_entry *e, struct replica *replica, int64_t 
                                      .offset = e->offset,
                                      .last_epoch = e->last_epoch,
                                      .safe_end = e->safe_end,
-                                     .reached_epoch = e->reached_epoch};
+                                     .reached_epoch = e->reached_epoch,
+                                     .log_start = e->log_start};
     return replica ? replica_pull(replica, &pull, now_ns / MS) : -BROOK_E_NOT_LEADER;
 }
 
@@ -232,6 +233,15 @@ static void tell_start(struct answer *a, struct pull_entry *e, const struct part
     a->has_news = true;
 }
 
+/* Whoever deleted records waits until the followers in sync have done so too. */
+static void tell_deletion(struct answer *a, struct pull_entry *e, const struct partition_marks *marks)
+{
+    if (a->session->replica_id < 0 || marks->deleted_start <= e->sent_log_start)
+        return;
+    pull_entry_set_unsent(e, true);
+    a->has_news = true;
+}
+
 /* ---- one look ------------------------------------------------------------------------------------------ */
 
 /* One look at the entry. Returns whether it has to be looked at again: something came between look and wait.
@@ -265,6 +275,7 @@ static bool look_once(struct answer *a, struct pull_entry *e)
     if (marks_have_moved(e, &marks))
         pull_entry_set_unsent(e, true);
     tell_start(a, e, &marks);
+    tell_deletion(a, e, &marks);
     if (!pull_entry_wait(e, p, e->offset))
         return true;
     pull_entry_make_quiet(e);

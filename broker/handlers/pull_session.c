@@ -99,6 +99,8 @@ bool pull_entry_wait(struct pull_entry *e, struct partition *p, int64_t offset)
     if (e->waits_for)
         return true;
     e->waiter = (struct partition_waiter){.offset = offset,
+                                          .heeds_deletions = e->session->replica_id >= 0,
+                                          .known_start = e->sent_log_start,
                                           .end = e->session->replica_id >= 0 ? PARTITION_LOG_END : PARTITION_VISIBLE_END,
                                           .inbox = e->session->loop->inbox,
                                           .wake = wake};
@@ -201,6 +203,7 @@ int pull_session_set(struct pull_session *s, const struct pull_key *key, const B
     e->last_epoch = asked->last_epoch;
     e->safe_end = asked->safe_end;
     e->reached_epoch = asked->reached_epoch;
+    e->log_start = asked->log_start;
     e->is_noted = false;
     e->is_start_told = false;
     if (!e->is_ready)

@@ -37,6 +37,7 @@ struct pull_entry {
     int32_t last_epoch;
     int64_t safe_end;
     int32_t reached_epoch;
+    int64_t log_start;
     bool is_noted;
     bool is_start_told; /* where the epoch begins, since it was named last */
     /* As last sent: a reply names partitions whose marks have moved. -2: never. */

@@ -2,10 +2,11 @@
  *
  * An election is certain as long as one member of the ISR lives that counts: by its listed broker epoch, or because it
  * kept its data from then on; controller_decide() makes it. When all members are back and none counts (the typical
- * case: the sole member had a power cut), the longest log leads, by (last epoch, end), whoever has it, and the shell
- * says so loudly. The last epoch is that of the last record, or a newer one that the replica has reached
+ * case: the sole member had a power cut), the longest log leads, by (last epoch, end), whoever has it, and the
+ * shell says so loudly. The last epoch is that of the last record, or a newer one that the replica has reached
  * (follower_state_reached()): a leader that wrote nothing may have committed what was there before, and a log with a
- * record of an older leader that nobody else has must not seem newer. A replica that left the ISR before may have more than one that stayed.
+ * record of an older leader that nobody else has must not seem newer. A replica that left the ISR before may
+ * have more than one that stayed.
  *
  * How the controller comes to know: first a leaderless state of a new epoch is written (ELECTION_FREEZE). Then
  * every replica is asked EpochEnd(current_epoch = that epoch, epoch = INT32_MAX); it answers with its last epoch,

@@ -68,6 +68,7 @@ static void entry_free(struct fetch_entry *e)
     struct fetch_thread *t = link->thread;
     if (e->is_waiting_safe)
         partition_unwait(e->partition, &e->safe);
+    fetch_entry_forget_start(e);
     HASH_DEL(t->entries, e);
     TAILQ_REMOVE(&link->lists[e->place], e, in_place);
     link->entries_count--;
@@ -293,7 +294,9 @@ static void set_timer(struct fetch_thread *t, int64_t due_ns)
 /* One round after each batch of events: what became due is done once. */
 static void run_links(struct fetch_thread *t)
 {
-    int64_t now_ns = clock_boot_ns(), due_ns = try_held(t, now_ns);
+    int64_t now_ns = clock_boot_ns(), due_ns = try_held(t, now_ns), starts_ns = fetch_thread_raise_starts(t, now_ns);
+    if (starts_ns < due_ns)
+        due_ns = starts_ns;
     for (struct fetch_link **at = &t->links; *at;) {
         struct fetch_link *link = *at;
         if (!link->entries_count && !link->pulls_in_flight) {
@@ -339,6 +342,7 @@ static void *run_thread(void *arg)
 static int thread_init(struct fetch_thread *t, struct fetchers *f)
 {
     t->fetchers = f;
+    TAILQ_INIT(&t->behind);
     t->random = (uint64_t)clock_boot_ns() ^ (uint64_t)(uintptr_t)t;
     if (inbox_init(&t->inbox) < 0)
         return -BROOK_E_IO;

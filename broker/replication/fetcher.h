@@ -33,6 +33,9 @@ struct fetcher_settings {
      * end_cut, and it is tried again later. NULL: nobody keeps any. */
     int (*begin_cut)(void *arg, struct partition *partition, int64_t offset);
     void (*end_cut)(void *arg, struct partition *partition);
+    /* Leaders' logs begin at these offsets: put them on stable storage as starts of ours. On a fetcher's thread, as
+     * above; a whole round's at once. Returns 0 or an error: tried again later. NULL: nobody keeps any. */
+    int (*keep_starts)(void *arg, struct partition *const *partitions, const int64_t *starts, size_t count);
     void *arg;
 };
 

@@ -103,6 +103,7 @@ void fetch_entry_pull(struct fetch_entry *e, struct leader_pull *ret)
     ask(&q);
     wait_for_safe_end(e, &marks);
     *ret = q.pull;
+    ret->log_start = marks.kept_start;
 }
 
 /* ---- cutting ------------------------------------------------------------------------------------------------ */
@@ -302,6 +303,8 @@ void fetch_entry_take(struct fetch_entry *e, const Brook__PulledPartition *part,
         return;
     }
     int r = append(e, records, part->records_bytes, part->high_watermark, &error);
+    if (r == 0)
+        fetch_entry_heed_start(e, part->log_start_offset);
     if (r == -BROOK_E_FENCED_EPOCH) {
         fetch_entry_move(e, FETCH_WAITING); /* until its order comes */
         e->state.phase = FOLLOWER_IDLE;

@@ -18,6 +18,9 @@
 #define FETCHER_BACKOFF_MS_MIN 20
 #define FETCHER_BACKOFF_MS_MAX 1000
 #define FETCHER_CONNECT_TIMEOUT_MS 5000
+/* Between two rounds in which leaders' log starts become ours: each is a synced write. */
+#define FETCHER_STARTS_MS 100
+#define FETCHER_STARTS_MAX 4096
 /* Partitions named in one request. */
 #define FETCHER_NAMES_MAX 5000
 /* Batches appended in one go. */
@@ -50,6 +53,9 @@ struct fetch_entry {
     unsigned failures;     /* in a row */
     int64_t retry_ns;
     int told; /* the failure that was said */
+    int64_t leader_start; /* where the leader's log begins; our log is to begin there when it is in that list */
+    bool is_behind;
+    TAILQ_ENTRY(fetch_entry) in_behind;
     bool is_waiting_safe;
     struct partition_waiter safe; /* for the disk, where the topic says fsync */
     struct inbox_item grave;
@@ -97,6 +103,8 @@ struct fetch_thread {
     struct fetch_link *links;
     struct fetch_entry *entries;
     struct fetch_order *held; /* there was no memory for them: tried again, oldest last */
+    struct fetch_entries behind; /* those whose log is to begin later than it does */
+    int64_t starts_due_ns;       /* not before */
     bool is_stopping;
     int64_t quota_bytes; /* that those catching up may take in now; refilled by time, overdrawn by one answer */
     int64_t quota_ns;    /* as of then */
@@ -140,6 +148,13 @@ void fetch_entry_take_marks(struct fetch_entry *e, const Brook__PulledPartition 
 void fetch_entry_take_epoch_end(struct fetch_entry *e, int32_t current_epoch, int32_t asked, const Brook__EpochEnd *end);
 /* Go on with what follower_state says, and into the list that goes with it. */
 void fetch_entry_continue(struct fetch_entry *e);
+
+/* fetcher_starts.c */
+/* Let logs begin where their leaders' do, if it is time. Returns when to look again, INT64_MAX: not by time. */
+int64_t fetch_thread_raise_starts(struct fetch_thread *t, int64_t now_ns);
+/* An answer says where the leader's log begins. */
+void fetch_entry_heed_start(struct fetch_entry *e, int64_t leader_start);
+void fetch_entry_forget_start(struct fetch_entry *e);
 /* Fill what the next pull says of the partition. */
 void fetch_entry_pull(struct fetch_entry *e, struct leader_pull *ret);
 #endif

@@ -213,7 +213,8 @@ static void name(struct fetch_entry *e, Brook__PullRequest *body, Brook__PullPar
     entry->current_epoch = pull.current_epoch;
     entry->last_epoch = pull.last_epoch;
     entry->safe_end = pull.safe_end;
-    entry->has_reached_epoch = true;
+    entry->has_reached_epoch = entry->has_log_start = true;
+    entry->log_start = pull.log_start;
     entry->reached_epoch = pull.reached_epoch;
     entry->max_bytes = e->link->thread->fetchers->s.partition_bytes_max;
     e->pulled_offset = pull.offset;

@@ -49,12 +49,12 @@ void follower_state_cut(struct follower_state *f, const struct epoch_history *hi
  * to be said loudly. */
 bool follower_state_cuts_committed(const struct follower_state *f, int64_t high_watermark);
 
-/* Which leader epoch this replica has reached, after `reached_epoch`, when a pull was answered without an error: that of
- * the leader, once the log goes up to the start of its epoch, as the answer tells it. A replica that begins to lead has
- * reached its own. From then on it has all that was committed before that epoch, and keeps it whatever is cut: cuts
- * take nothing that was committed up to the epoch that is followed. Kept as long as the process runs and over a clean
- * stop; of a topic with durability=fsync also on the disk, synced before the next pull says it. Else, and at first,
- * -1. The answer has to be of the same leader epoch. */
+/* Which leader epoch this replica has reached, after `reached_epoch`, when a pull was answered without an error (and at
+ * the leader epoch that is followed): that of the leader, once the log goes up to the start of its epoch, as the answer
+ * tells it. A replica that begins to lead has reached its own. From then on it has all that was committed before that
+ * epoch, and keeps it whatever is cut: cuts take nothing that was committed up to the epoch that is followed. Kept as
+ * long as the process runs and over a clean stop; of a topic with durability=fsync also on the disk, synced before the
+ * next pull says it. Else, and at first, -1. */
 int32_t follower_state_reached(const struct follower_state *f, const struct epoch_history *history,
                                int32_t reached_epoch, int64_t leader_epoch_start);
 

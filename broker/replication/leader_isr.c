@@ -28,7 +28,8 @@ static bool may_join(const struct leader_state *s, const struct leader_replica *
 {
     bool is_alive = r->live_epoch == LEADER_LIVE_UNKNOWN || r->live_epoch == r->broker_epoch;
     return r->is_assigned && is_alive && !r->is_draining && r->broker_epoch >= 0 && r->safe_end >= high_watermark &&
-           r->safe_end >= s->epoch_start && now_ms - r->caught_up_ms <= s->lag_ms_max;
+           r->safe_end >= s->epoch_start && r->log_start >= s->log_start &&
+           now_ms - r->caught_up_ms <= s->lag_ms_max;
 }
 
 /* Leaving comes first and alone: a member that is to join may prove to be of an earlier life, and the whole write
@@ -81,6 +82,12 @@ static void set_proposed(struct leader_state *s, uint32_t members)
     }
 }
 
+void leader_state_starts_at(struct leader_state *s, int64_t log_start)
+{
+    if (log_start > s->log_start)
+        s->log_start = log_start;
+}
+
 bool leader_state_propose(struct leader_state *s, int64_t high_watermark, int64_t now_ms,
                           struct leader_isr_change *ret)
 {
@@ -106,7 +113,8 @@ bool leader_state_confirm(struct leader_state *s, int64_t high_watermark)
         return false;
     uint32_t joining = s->sent & ~s->stored;
     for (int32_t i = 0; i < s->replicas_count; i++)
-        if ((joining & leader_bit(i)) && s->replicas[i].safe_end < high_watermark) {
+        if ((joining & leader_bit(i)) &&
+            (s->replicas[i].safe_end < high_watermark || s->replicas[i].log_start < s->log_start)) {
             s->change = LEADER_IDLE;
             s->proposed = 0;
             return false;

@@ -118,6 +118,7 @@ int leader_state_begin(struct leader_state *s, const struct leader_beginning *b)
     s->leader_epoch = b->state->leader_epoch;
     s->version = b->version;
     s->epoch_start = epoch_start_of(b->history, s->leader_epoch);
+    s->log_start = b->history->log_start;
     s->min_in_sync = b->min_in_sync;
     s->lag_ms_max = b->lag_ms_max;
     if (b->is_again)
@@ -213,6 +214,26 @@ int64_t leader_state_replicated_end(const struct leader_state *s)
             end = least(end, position_at(r, r->proposed_epoch));
     }
     return end;
+}
+
+static int64_t start_at(const struct leader_replica *r, int64_t epoch)
+{
+    return r->broker_epoch == epoch && epoch >= 0 ? r->log_start : -1;
+}
+
+int64_t leader_state_replicated_start(const struct leader_state *s)
+{
+    int64_t start = INT64_MAX;
+    for (int32_t i = 0; i < s->replicas_count; i++) {
+        const struct leader_replica *r = &s->replicas[i];
+        if (i == s->self)
+            continue;
+        if (s->stored & leader_bit(i))
+            start = least(start, start_at(r, r->listed_epoch));
+        if (s->proposed & leader_bit(i))
+            start = least(start, start_at(r, r->proposed_epoch));
+    }
+    return start;
 }
 
 int32_t leader_state_in_sync(const struct leader_state *s)

@@ -17,7 +17,7 @@ struct replica {
 
     pthread_mutex_t lock; /* before the partition's; guards all below */
     struct replica_role role;
-    int64_t broker_epoch;        /* the registration that vouches for the role */
+    int64_t broker_epoch;        /* with which the role was taken, or is held since when it does not lead */
     struct leader_state *leader; /* NULL: does not lead */
     bool is_posted;
     struct inbox_item item;
@@ -94,6 +94,7 @@ static void publish(struct replica *r)
 {
     partition_set_replicas(r->partition, r->leader->leader_epoch, leader_state_replicated_end(r->leader),
                            leader_state_in_sync(r->leader));
+    partition_set_replicas_start(r->partition, r->leader->leader_epoch, leader_state_replicated_start(r->leader));
 }
 
 static int64_t high_watermark(struct replica *r)
@@ -162,6 +163,8 @@ static int lead(struct replica *r, const struct replica_news *news)
     if (!err)
         err = partition_lead_with(r->partition, leader->leader_epoch, leader->epoch_start,
                                   leader_state_replicated_end(leader), leader_state_in_sync(leader));
+    if (!err)
+        publish(r);
     if (err) {
         free(leader);
         r->leader = NULL;
@@ -222,6 +225,15 @@ static void lead_on(struct replica *r, const struct replica_news *news)
     pthread_mutex_unlock(&r->lock);
 }
 
+/* The same process with the same log: what it reports is vouched for by its present registration, or nobody would
+ * count it. */
+static void register_anew(struct replica *r, int64_t broker_epoch)
+{
+    pthread_mutex_lock(&r->lock);
+    r->broker_epoch = broker_epoch;
+    pthread_mutex_unlock(&r->lock);
+}
+
 enum replica_verdict replica_take_news(struct replica *r, const struct replica_news *news, struct replica_step *ret)
 {
     struct replica_self self = {.broker_id = r->s->broker_id,
@@ -231,11 +243,10 @@ enum replica_verdict replica_take_news(struct replica *r, const struct replica_n
     enum replica_verdict verdict = replica_role_decide(&r->role, &self, news->state, ret);
     if (verdict == REPLICA_KEEP) {
         *ret = r->role.step;
-        pthread_mutex_lock(&r->lock);
-        r->broker_epoch = news->broker_epoch; /* a new registration of the process that has the log */
-        pthread_mutex_unlock(&r->lock);
         if (r->leader)
             lead_on(r, news);
+        else
+            register_anew(r, news->broker_epoch);
         return verdict;
     }
     if (verdict == REPLICA_REFUSE)
@@ -295,12 +306,22 @@ bool replica_is_catching_up(const struct replica *r)
 
 /* ---- the in-sync replicas ----------------------------------------------------------------------------- */
 
+/* The log's start is looked at after the limits that wait for it were published: a deletion that saw the old ones has
+ * raised it by then. */
+static void tell_start(struct replica *r)
+{
+    leader_state_starts_at(r->leader, log_start_offset(partition_log(r->partition)));
+}
+
 bool replica_propose(struct replica *r, int64_t now_ms, struct leader_isr_change *ret)
 {
     pthread_mutex_lock(&r->lock);
+    if (r->leader)
+        tell_start(r);
     bool is_due = r->leader && leader_state_propose(r->leader, high_watermark(r), now_ms, ret);
     if (is_due) {
         publish(r);
+        tell_start(r);
         is_due = leader_state_confirm(r->leader, high_watermark(r));
         if (!is_due)
             publish(r);
@@ -350,7 +371,7 @@ static bool may_join(struct replica *r, int32_t broker_id)
     const struct leader_replica *f = leader_find(r->leader, broker_id);
     uint32_t bit = leader_bit((int32_t)(f - r->leader->replicas));
     return r->leader->change == LEADER_IDLE && !((r->leader->stored | r->leader->proposed) & bit) &&
-           f->safe_end >= high_watermark(r);
+           f->safe_end >= high_watermark(r) && f->log_start >= log_start_offset(partition_log(r->partition));
 }
 
 int replica_pull(struct replica *r, const struct leader_pull *pull, int64_t now_ms)

@@ -12,12 +12,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* X(name, a seed that finds it (but for REACHED the first from 1 on), what is broken) */
+/* X(name, a seed that finds it (but for REACHED the first from 1 on; 0: not found yet), what is broken) */
 #define CLUSTER_RULES(X) \
     X(NOTHING, 0, "no rule is broken") \
     X(UNION, 35, "the high watermark waits for the stored ISR only while a change is in flight") \
     X(SETTLE, 220, "a change that is not seen in the next read counts as not applied") \
-    X(EPOCH_START, 1844, "joining the ISR needs the high watermark only, not the start of the epoch") \
+    X(EPOCH_START, 15164, "joining the ISR needs the high watermark only, not the start of the epoch") \
     X(POSITION_EPOCH, 196, "a follower's position counts whichever broker epoch it pulls with") \
     X(JOIN_CHECK, 233, "an ISR expansion does not check the follower's registration") \
     X(LAST_EPOCH, 2, "a pull's last_epoch is not compared with the leader's history") \
@@ -28,7 +28,7 @@
     X(SOLE, 228, "a sole member leads after an unclean stop, without a comparison") \
     X(SOLE_LIVE, 18713, "logs are compared of the live replicas only") \
     X(REACHED, 778430652, "logs are compared by the epochs of their records alone") \
-    X(COUNT_EARLY, 1, "a position counts before the follower knows that it has reached the epoch") \
+    X(COUNT_EARLY, 0, "a position counts before the follower knows that it has reached the epoch") \
     X(FREEZE, 1624, "logs are compared while they may still change") \
     X(MIN_INSYNC, 12, "the high watermark moves with fewer than min.insync.replicas") \
     X(BOUNCE, 2, "a broker that registers anew keeps its broker epoch") \
@@ -38,7 +38,7 @@
     X(LATEST, 89, "`latest` is answered before the high watermark has reached the epoch's start") \
     X(OLD_STATE, 5936, "a broker acts on a state older than the one it acts on") \
     X(OLD_LIFE, 51, "a broker leads by a state that lists an earlier life of it") \
-    X(FENCED_PULL, 456035, "a pull of an older leader epoch counts") \
+    X(FENCED_PULL, 264938, "a pull of an older leader epoch counts") \
     X(REMEMBER, 3, "an epoch counts as acted on when the change has begun")
 
 enum cluster_rule {

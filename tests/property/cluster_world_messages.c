@@ -57,7 +57,7 @@ static void forge(struct world *w, const struct broker *b, const struct epoch_hi
     if (is_broken(w, CLUSTER_COUNT_EARLY) || is_broken(w, CLUSTER_EPOCH_START))
         pull->reached_epoch = s->leader_epoch;
     if (is_broken(w, CLUSTER_FENCED_PULL) && pull->current_epoch < s->leader_epoch)
-        pull->current_epoch = s->leader_epoch;
+        pull->current_epoch = pull->reached_epoch = s->leader_epoch;
     if (is_broken(w, CLUSTER_LAST_EPOCH) && pull->offset <= history->log_end)
         pull->last_epoch = epoch_history_before(history, pull->offset);
     for (int32_t i = 0; is_broken(w, CLUSTER_POSITION_EPOCH) && i < s->replicas_count; i++) {

@@ -1,6 +1,6 @@
 /* The power goes at any call that touches a data directory: while it is made, while partitions are made in it, rolled,
  * retained, deleted and made anew, while checkpoints, identity and marker are written, while it is opened. What was said
- * to be done is done when the power is back: partitions that were made are there with their topic's id and those that
+ * to be done is done when the power is back: partitions with synced records are there with their topic's id and those that
  * were deleted are not, synced records are there, log starts that were checkpointed do not go back, a clean stop is
  * believed once, and only when it was one. */
 #include "broker/storage/data_dir.h"
@@ -24,6 +24,7 @@ struct known {
     uint32_t crc;
 };
 
+/* Before its first synced record nobody misses a new one. */
 enum fate { IS_GONE, IS_BEING_MADE, IS_THERE, IS_BEING_DELETED };
 
 struct place {
@@ -67,8 +68,10 @@ static struct log_settings settings(void)
 
 static void promise(struct place *p, int64_t end)
 {
-    if (!power_is_cut() && end > p->promised)
-        p->promised = end;
+    if (power_is_cut() || end <= p->promised)
+        return;
+    p->promised = end;
+    p->fate = IS_THERE; /* names and all */
 }
 
 static void append(struct world *w, struct place *p)
@@ -118,10 +121,8 @@ static void make(struct world *w, int number)
     data_dir_partition_path(w->dir, "t", number, path);
     if (data_dir_forget(w->dir, "t", number) != 0 || log_open(path, &s, &fresh, &p->log, NULL, NULL) != 0)
         return;
-    if (data_dir_write_topic_id(w->dir, "t", number, id) == 0) {
-        p->fate = power_is_cut() ? IS_BEING_MADE : IS_THERE;
+    if (data_dir_write_topic_id(w->dir, "t", number, id) == 0)
         return;
-    }
     log_close(p->log);
     p->log = NULL;
 }
@@ -284,14 +285,18 @@ static bool open_found(struct world *w, const struct data_dir_partition *found, 
         return false;
     ck_assert_msg(r == 0, "it does not open: %s", error.text);
     if (found->topic_id[0] == 0) {
-        ck_assert(p->fate == IS_BEING_MADE);
-        ck_assert_int_eq(log_end_offset(p->log), 0);
-        return log_delete(&p->log) == 0 || power_is_cut();
+        ck_assert_int_eq(p->promised, 0);
+        if (log_end_offset(p->log) == 0)
+            return log_delete(&p->log) == 0 || power_is_cut();
+        log_close(p->log); /* records that were never synced, of nobody knows which topic */
+        p->log = NULL;
+        return data_dir_set_aside(w->dir, "t", found->partition) == 0 || power_is_cut();
     }
     ck_assert_int_eq(found->topic_id[0], p->topic_id);
     ck_assert(p->fate != IS_GONE);
     check_log(w, p, was_clean);
-    p->fate = IS_THERE;
+    if (p->end > 0)
+        p->fate = IS_THERE;
     return true;
 }
 
@@ -323,7 +328,8 @@ static bool start(struct world *w)
         w->may_be_clean = false;
     size_t warnings;
     const char *const *text = data_dir_warnings(w->dir, &warnings);
-    ck_assert_msg(warnings == 0 || power_is_cut(), "%s", text[0]);
+    for (size_t i = 0; i < warnings && !power_is_cut(); i++)
+        ck_assert_msg(strstr(text[i], "partition.metadata"), "%s", text[i]);
     const struct data_dir_partition *found = data_dir_partitions(w->dir, &count);
     for (int i = 0; i < PARTITIONS; i++) {
         ck_assert(w->places[i].fate != IS_THERE || is_found(found, count, i));

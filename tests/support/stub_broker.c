@@ -1,5 +1,6 @@
 #include "tests/support/stub_broker.h"
 
+#include "broker/storage/producer_state.h"
 #include "proto/base/clock.h"
 #include "proto/base/err.h"
 #include "proto/record/codec.h"
@@ -35,6 +36,7 @@ struct partition {
     struct batch *batches;
     size_t count, room;
     int64_t end;
+    struct producer_state *producers; /* NULL: nobody */
 };
 struct topic {
     char name[256];
@@ -77,6 +79,7 @@ struct stub_cluster {
     pthread_cond_t changed;
     struct broker brokers[BROKERS_MAX];
     unsigned brokers_count;
+    int64_t producer_ids;
     struct topic topics[TOPICS_MAX];
     unsigned topics_made;
     stub_function *function;
@@ -137,6 +140,13 @@ static int64_t store(struct partition *p, const void *data, const struct batch_h
     insist(b->data != NULL, "memory");
     memcpy(b->data, data, h->total_bytes);
     batch_patch(b->data, p->end, p->epoch);
+    if (batch_is_idempotent(h)) {
+        struct batch_header stored = *h;
+        stored.base_offset = p->end;
+        if (!p->producers)
+            insist(producer_state_new(&p->producers) == 0, "memory");
+        insist(producer_state_note(p->producers, &stored, 0) == 0, "memory");
+    }
     p->end += h->last_offset_delta + 1;
     return b->base_offset;
 }
@@ -147,6 +157,7 @@ static void topic_clear(struct topic *t)
         for (size_t j = 0; j < t->partitions[i].count; j++)
             free(t->partitions[i].batches[j].data);
         free(t->partitions[i].batches);
+        producer_state_free(t->partitions[i].producers);
     }
     free(t->partitions);
     memset(t, 0, sizeof *t);
@@ -240,6 +251,8 @@ static uint8_t *answer_hello(const struct stub_request *q, struct arena *a, size
     hello.broker_id = q->broker_id;
     hello.has_software = 1;
     hello.software = envelope_text("stub");
+    hello.has_idempotent_batches_in_flight_max = 1;
+    hello.idempotent_batches_in_flight_max = PRODUCER_BATCHES_MAX;
     response.body_case = BROOK__RESPONSE__BODY_HELLO;
     response.hello = &hello;
     return render(q, &response, NULL, 0, ret_bytes);
@@ -311,9 +324,28 @@ static int check_leader(const struct stub_request *q, const struct partition *p)
     return !p ? BROOK_E_UNKNOWN_TOPIC : p->leader != q->broker_id ? BROOK_E_NOT_LEADER : 0;
 }
 
-static int produce_one(const struct stub_request *q, const Brook__ProducePartition *asked, const uint8_t *at,
-                       Brook__ProducedPartition *ret)
+static int store_all(struct partition *p, const uint8_t *at, size_t bytes, Brook__ProducedPartition *ret)
 {
+    struct batch_header h;
+    for (const uint8_t *b = at; b < at + bytes; b += h.total_bytes) {
+        struct producer_verdict v = {0};
+        struct brook_error error;
+        batch_read_header(b, bytes, &h);
+        if (batch_is_idempotent(&h) && producer_state_check(p->producers, &h, &v, &error) < 0)
+            return error.code; /* the client's batches of one entry stand and fall together */
+        int64_t base = v.is_duplicate ? v.base_offset : store(p, b, &h);
+        ret->batch_offsets[ret->n_batch_offsets++] = base;
+        if (b == at)
+            ret->base_offset = base;
+    }
+    ret->has_base_offset = 1;
+    return 0;
+}
+
+static int produce_one(const struct stub_request *q, const Brook__ProducePartition *asked, const uint8_t *at,
+                       struct arena *a, Brook__ProducedPartition *ret)
+{
+    size_t count = 0;
     struct partition *p = partition_of(topic_by_id(q->cluster, &asked->topic_id), asked->partition);
     int code = check_leader(q, p);
     if (code)
@@ -324,16 +356,10 @@ static int produce_one(const struct stub_request *q, const Brook__ProducePartiti
         int r = batch_check_produced(b, left, left, &h, NULL);
         if (r < 0)
             return -r;
+        count++;
     }
-    left = asked->records_bytes;
-    for (const uint8_t *b = at; left > 0; b += h.total_bytes, left -= h.total_bytes) {
-        batch_read_header(b, left, &h);
-        int64_t base = store(p, b, &h);
-        if (b == at)
-            ret->base_offset = base;
-    }
-    ret->has_base_offset = 1;
-    return 0;
+    ret->batch_offsets = arena_alloc(a, count * sizeof ret->batch_offsets[0]);
+    return store_all(p, at, asked->records_bytes, ret);
 }
 
 /* An unacknowledged produce that was refused: the only answer is the end of the connection. */
@@ -350,6 +376,18 @@ static bool is_refused(const struct stub_request *q)
     return refused;
 }
 
+static uint8_t *answer_init_producer(const struct stub_request *q, struct arena *a, size_t *ret_bytes)
+{
+    Brook__Response response = BROOK__RESPONSE__INIT;
+    Brook__InitProducerResponse made = BROOK__INIT_PRODUCER_RESPONSE__INIT;
+    made.has_producer_id = made.has_producer_epoch = 1;
+    made.producer_id = q->cluster->producer_ids++;
+    made.producer_epoch = 0;
+    response.body_case = BROOK__RESPONSE__BODY_INIT_PRODUCER;
+    response.init_producer = &made;
+    return render(q, &response, NULL, 0, ret_bytes);
+}
+
 static uint8_t *answer_produce(const struct stub_request *q, struct arena *a, size_t *ret_bytes)
 {
     const Brook__ProduceRequest *asked = q->request->produce;
@@ -361,7 +399,7 @@ static uint8_t *answer_produce(const struct stub_request *q, struct arena *a, si
     for (size_t i = 0; i < asked->n_partitions; i++) {
         Brook__ProducedPartition *made = arena_alloc(a, sizeof *made);
         brook__produced_partition__init(made);
-        int code = produce_one(q, asked->partitions[i], at, made);
+        int code = produce_one(q, asked->partitions[i], at, a, made);
         made->status = envelope_status(a, code, NULL);
         answer.partitions[i] = made;
         at += asked->partitions[i]->records_bytes;
@@ -391,6 +429,43 @@ static uint8_t *answer_list_offsets(const struct stub_request *q, struct arena *
     }
     response.body_case = BROOK__RESPONSE__BODY_LIST_OFFSETS;
     response.list_offsets = &answer;
+    return render(q, &response, NULL, 0, ret_bytes);
+}
+
+/* The leader, and a follower that lacks one record. */
+static uint8_t *answer_describe_replicas(const struct stub_request *q, struct arena *a, size_t *ret_bytes)
+{
+    const Brook__DescribeReplicasRequest *asked = q->request->describe_replicas;
+    Brook__Response response = BROOK__RESPONSE__INIT;
+    Brook__DescribeReplicasResponse answer = BROOK__DESCRIBE_REPLICAS_RESPONSE__INIT;
+    answer.n_partitions = asked->n_partitions;
+    answer.partitions = arena_alloc(a, (asked->n_partitions + 1) * sizeof *answer.partitions);
+    for (size_t i = 0; i < asked->n_partitions; i++) {
+        Brook__PartitionReplicas *made = arena_alloc(a, sizeof *made);
+        struct partition *p = partition_of(topic_by_id(q->cluster, &asked->partitions[i]->topic_id),
+                                           asked->partitions[i]->partition);
+        brook__partition_replicas__init(made);
+        made->status = envelope_status(a, check_leader(q, p), NULL);
+        made->has_log_end_offset = made->has_high_watermark = made->has_log_start_offset = 1;
+        made->log_start_offset = 0;
+        made->log_end_offset = p ? p->end : -1;
+        made->high_watermark = p ? p->end - 1 : -1;
+        made->replicas = arena_alloc(a, 2 * sizeof *made->replicas);
+        for (int32_t k = 0; !made->status && k < 2; k++) {
+            Brook__ReplicaProgress *r = made->replicas[k] = arena_alloc(a, sizeof *r);
+            brook__replica_progress__init(r);
+            r->has_broker_id = r->has_in_sync = r->has_log_end_offset = r->has_lag = r->has_behind_ms = 1;
+            r->broker_id = k ? 77 : p->leader;
+            r->in_sync = !k;
+            r->log_end_offset = p->end - k;
+            r->lag = k;
+            r->behind_ms = 5 * k;
+            made->n_replicas++;
+        }
+        answer.partitions[i] = made;
+    }
+    response.body_case = BROOK__RESPONSE__BODY_DESCRIBE_REPLICAS;
+    response.describe_replicas = &answer;
     return render(q, &response, NULL, 0, ret_bytes);
 }
 
@@ -468,8 +543,14 @@ uint8_t *stub_render_default(const struct stub_request *q, size_t *ret_bytes)
     case BROOK__REQUEST__BODY_METADATA:
         frame = answer_metadata(q, a, ret_bytes);
         break;
+    case BROOK__REQUEST__BODY_INIT_PRODUCER:
+        frame = answer_init_producer(q, a, ret_bytes);
+        break;
     case BROOK__REQUEST__BODY_PRODUCE:
         frame = answer_produce(q, a, ret_bytes);
+        break;
+    case BROOK__REQUEST__BODY_DESCRIBE_REPLICAS:
+        frame = answer_describe_replicas(q, a, ret_bytes);
         break;
     case BROOK__REQUEST__BODY_LIST_OFFSETS:
         frame = answer_list_offsets(q, a, ret_bytes);
@@ -902,4 +983,40 @@ int64_t stub_cluster_end_offset(struct stub_cluster *c, const char *topic, int32
     int64_t end = p ? p->end : -1;
     pthread_mutex_unlock(&c->lock);
     return end;
+}
+
+static struct partition *find_partition(struct stub_cluster *c, const char *topic, int32_t partition)
+{
+    for (unsigned i = 0; i < TOPICS_MAX; i++)
+        if (strcmp(c->topics[i].name, topic) == 0)
+            return &c->topics[i].partitions[partition];
+    insist(false, "no such topic");
+    return NULL;
+}
+
+static void have_producers(struct partition *p)
+{
+    if (!p->producers)
+        insist(producer_state_new(&p->producers) == 0, "memory");
+}
+
+void stub_cluster_forget_producers(struct stub_cluster *c, const char *topic, int32_t partition)
+{
+    pthread_mutex_lock(&c->lock);
+    struct partition *p = find_partition(c, topic, partition);
+    have_producers(p);
+    producer_state_clear(p->producers);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void stub_cluster_know_producer(struct stub_cluster *c, const char *topic, int32_t partition, int64_t producer_id,
+                                int32_t next_sequence)
+{
+    struct batch_header last = {
+        .producer_id = producer_id, .base_offset = -1, .base_sequence = next_sequence - 1, .records_count = 1};
+    pthread_mutex_lock(&c->lock);
+    struct partition *p = find_partition(c, topic, partition);
+    have_producers(p);
+    insist(producer_state_note(p->producers, &last, 0) == 0, "memory");
+    pthread_mutex_unlock(&c->lock);
 }

@@ -6,7 +6,8 @@
  *     stub_cluster_on_request(cluster, my_function, &my_state);     // optional
  *     brook_config_set(config, "bootstrap.servers", stub_cluster_servers(cluster), NULL);
  *
- * By itself the stub answers Hello, Metadata, Produce (checks and keeps batches), ListOffsets and Pull
+ * By itself the stub answers Hello, Metadata, InitProducer, Produce (checks and keeps batches; of idempotent producers
+ * each once and in sequence, by the broker's own rules), ListOffsets and Pull
  * (without waiting longer than asked, without sessions) for the partitions that the broker leads; anything
  * else is UNSUPPORTED. The function runs on the broker's thread, one request at a time per broker. All
  * functions: any thread.
@@ -69,6 +70,11 @@ int64_t stub_cluster_walk(struct stub_cluster *cluster, const char *topic, int32
 /* Store a batch as if produced; returns its base offset, or -1: no such partition. */
 int64_t stub_cluster_append(struct stub_cluster *cluster, const char *topic, int32_t partition,
                             const void *batch, size_t bytes);
+/* The partition forgets its idempotent producers, as after their expiry. */
+void stub_cluster_forget_producers(struct stub_cluster *cluster, const char *topic, int32_t partition);
+/* As if the producer had sent what comes before `next_sequence`, in epoch 0. */
+void stub_cluster_know_producer(struct stub_cluster *cluster, const char *topic, int32_t partition, int64_t producer_id,
+                                int32_t next_sequence);
 int64_t stub_cluster_end_offset(struct stub_cluster *cluster, const char *topic, int32_t partition);
 
 /* ---- for the test's function ------------------------------------------------------------------------ */

@@ -40,13 +40,13 @@ enum brook_send_flag {
 enum brook_outcome {
     BROOK_STORED,      /* acknowledged as `acks` asks */
     BROOK_NOT_STORED,  /* certainly not in the log */
-    BROOK_MAYBE_STORED /* the answer was lost: it may be there */
+    BROOK_MAYBE_STORED /* the answer was lost: it may be there (with enable.idempotence once at most) */
 };
 
 struct brook_report {
     const char *topic;
     int32_t partition;
-    int64_t offset; /* -1 when not known (acks none, failures) */
+    int64_t offset; /* -1 when not known (acks none, failures, a repeated batch that the broker remembers vaguely) */
     enum brook_outcome outcome;
     struct brook_error error; /* code 0: none */
     void *opaque;

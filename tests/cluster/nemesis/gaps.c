@@ -6,9 +6,6 @@
 /* Shorter ones are nobody's concern. */
 #define GAP_MS_MIN 20
 
-struct gap {
-    int64_t from, to;
-};
 struct gaps {
     pthread_mutex_t lock;
     int32_t partitions;
@@ -39,7 +36,7 @@ void gaps_free(struct gaps *g)
     free(g);
 }
 
-static void keep(struct gaps *g, int64_t from, int64_t to)
+static void keep(struct gaps *g, int32_t partition, int64_t from, int64_t to)
 {
     if (to - from < GAP_MS_MIN)
         return;
@@ -49,7 +46,7 @@ static void keep(struct gaps *g, int64_t from, int64_t to)
         if (!g->list)
             abort();
     }
-    g->list[g->count++] = (struct gap){from, to};
+    g->list[g->count++] = (struct gap){partition, from, to};
 }
 
 void gaps_tell(struct gaps *g, int32_t partition, bool missing, int64_t now_ms)
@@ -59,7 +56,7 @@ void gaps_tell(struct gaps *g, int32_t partition, bool missing, int64_t now_ms)
     if (missing && *since < 0) {
         *since = now_ms;
     } else if (!missing && *since >= 0) {
-        keep(g, *since, now_ms);
+        keep(g, partition, *since, now_ms);
         *since = -1;
     }
     pthread_mutex_unlock(&g->lock);
@@ -69,21 +66,27 @@ void gaps_seen(struct gaps *g, int32_t partition, int64_t now_ms)
 {
     pthread_mutex_lock(&g->lock);
     if (g->since[partition] >= 0)
-        keep(g, g->since[partition], now_ms);
+        keep(g, partition, g->since[partition], now_ms);
     g->since[partition] = now_ms;
     pthread_mutex_unlock(&g->lock);
 }
 
-int64_t gaps_longest(struct gaps *g, int64_t from_ms, int64_t to_ms)
+static void take_longer(struct gap *longest, struct gap other)
 {
-    int64_t longest = 0;
+    if (other.to_ms - other.from_ms > longest->to_ms - longest->from_ms)
+        *longest = other;
+}
+
+struct gap gaps_longest(struct gaps *g, int64_t from_ms, int64_t to_ms)
+{
+    struct gap longest = {.partition = -1};
     pthread_mutex_lock(&g->lock);
     for (size_t i = 0; i < g->count; i++)
-        if (g->list[i].from <= to_ms && g->list[i].to >= from_ms && g->list[i].to - g->list[i].from > longest)
-            longest = g->list[i].to - g->list[i].from;
+        if (g->list[i].from_ms <= to_ms && g->list[i].to_ms >= from_ms)
+            take_longer(&longest, g->list[i]);
     for (int32_t p = 0; p < g->partitions; p++)
-        if (g->since[p] >= 0 && to_ms - g->since[p] > longest)
-            longest = to_ms - g->since[p];
+        if (g->since[p] >= 0)
+            take_longer(&longest, (struct gap){p, g->since[p], to_ms});
     pthread_mutex_unlock(&g->lock);
     return longest;
 }

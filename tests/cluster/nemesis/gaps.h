@@ -13,6 +13,10 @@ void gaps_free(struct gaps *g);
 void gaps_tell(struct gaps *g, int32_t partition, bool missing, int64_t now_ms);
 /* It was seen just now, and was missing since it was seen last. */
 void gaps_seen(struct gaps *g, int32_t partition, int64_t now_ms);
+struct gap {
+    int32_t partition; /* -1: there was none */
+    int64_t from_ms, to_ms;
+};
 /* Of the gaps that meet [from_ms, to_ms] the longest; those that still last go to `to_ms`. */
-int64_t gaps_longest(struct gaps *g, int64_t from_ms, int64_t to_ms);
+struct gap gaps_longest(struct gaps *g, int64_t from_ms, int64_t to_ms);
 #endif

@@ -105,16 +105,37 @@ static void create_topic(struct world *w)
     brook_config_free(config);
 }
 
+static void log_line(void *arg, int level, const char *subject, const char *message)
+{
+    struct world *w = arg;
+    fprintf(w->client_log, "%8.3f %d %s %s\n", (double)world_now(w) / 1000, level, subject, message);
+}
+
+/* What clients log goes beside what brokers do. */
+static brook_config *client_config(struct world *w)
+{
+    char path[PATH_MAX + 64];
+    brook_config *config = brokers_config(w->brokers);
+    snprintf(path, sizeof path, "%.*s/clients.log", (int)(strrchr(brokers_log(w->brokers, 1), '/') - brokers_log(w->brokers, 1)),
+             brokers_log(w->brokers, 1));
+    if (!w->client_log)
+        w->client_log = fopen(path, "we");
+    ck_assert_ptr_nonnull(w->client_log);
+    setlinebuf(w->client_log);
+    brook_config_set_log(config, log_line, w);
+    set(config, "request.timeout.ms", "3000");
+    return config;
+}
+
 static brook_config *producer_config(struct world *w)
 {
-    brook_config *config = brokers_config(w->brokers);
+    brook_config *config = client_config(w);
     bool knows = brook_config_get(config, "enable.idempotence") != NULL;
     w->report->idempotent = knows && !w->options->no_idempotence;
     if (knows)
         set(config, "enable.idempotence", w->report->idempotent ? "true" : "false");
     if (!w->report->idempotent)
         set(config, "max.in.flight.requests.per.partition", "1");
-    set(config, "request.timeout.ms", "3000");
     set(config, "delivery.timeout.ms", "40000");
     set(config, "retry.backoff.ms", "20");
     set(config, "retry.backoff.max.ms", "200");
@@ -123,8 +144,7 @@ static brook_config *producer_config(struct world *w)
 
 static brook_config *reader_config(struct world *w)
 {
-    brook_config *config = brokers_config(w->brokers);
-    set(config, "request.timeout.ms", "3000");
+    brook_config *config = client_config(w);
     set(config, "auto.offset.reset", "none");
     return config;
 }
@@ -139,6 +159,8 @@ static void start_clients(struct world *w)
                                    .count = o->producers,
                                    .pause_ms = RECORD_PAUSE_MS,
                                    .acks = w->acks};
+    for (int32_t p = 0; p < o->partitions; p++)
+        gaps_seen(w->acks, p, clock_boot_ms());
     w->producers = producers_new(&po);
     brook_config_free(config);
     config = reader_config(w);
@@ -148,6 +170,13 @@ static void start_clients(struct world *w)
     brook_config_free(config);
     for (int i = 0; i < o->groups; i++)
         w->groups[i] = group_new(w->brokers, group_names[i], WORLD_TOPIC, o->members);
+}
+
+/* Records come through everywhere. */
+static bool has_begun(void *arg)
+{
+    struct world *w = arg;
+    return producers_acknowledged(w->producers) >= 10 * w->options->producers * w->options->partitions;
 }
 
 static void begin(struct world *w)
@@ -178,6 +207,7 @@ static void begin(struct world *w)
                                     .may_lose_disk = o->replicas > 1,
                                     .may_move = o->replicas > 1};
     start_clients(w);
+    ck_assert(suite_wait(has_begun, w, WORLD_RECOVERY_MS));
     deeds_wait_calm(w);
 }
 
@@ -349,13 +379,22 @@ static void judge(struct world *w, struct checker *c)
     w->report->verdict = *checker_judge(c, w->options->talk);
 }
 
+static struct gap longest(const struct world *w, struct gaps *gaps, const struct nemesis_fault *f)
+{
+    struct gap gap = gaps_longest(gaps, w->began_ms + f->from_ms, w->began_ms + f->to_ms);
+    if (gap.partition >= 0) {
+        gap.from_ms -= w->began_ms;
+        gap.to_ms -= w->began_ms;
+    }
+    return gap;
+}
+
 static void take_times(struct world *w)
 {
     for (size_t i = 0; i < w->report->faults_count; i++) {
         struct nemesis_fault *f = &w->report->faults[i];
-        int64_t from = w->began_ms + f->from_ms, to = w->began_ms + f->to_ms;
-        f->leaderless_ms = gaps_longest(watch_leaderless(w->watch), from, to);
-        f->silent_ms = gaps_longest(w->acks, from, to);
+        f->leaderless = longest(w, watch_leaderless(w->watch), f);
+        f->silent = longest(w, w->acks, f);
     }
 }
 
@@ -399,6 +438,7 @@ static void free_world(struct world *w)
     gaps_free(w->acks);
     brokers_free(w->brokers);
     network_free(w->network);
+    fclose(w->client_log);
 }
 
 void nemesis_run(const struct nemesis_options *options, struct nemesis_report *ret)

@@ -5,6 +5,7 @@
 #define BROOK_TESTS_NEMESIS_H
 
 #include "tests/cluster/nemesis/checker.h"
+#include "tests/cluster/nemesis/gaps.h"
 #include "tests/cluster/nemesis/network.h"
 #include "tests/cluster/nemesis/schedule.h"
 
@@ -30,8 +31,8 @@ struct nemesis_options {
 struct nemesis_fault {
     struct fault fault;
     int64_t from_ms, to_ms; /* since the beginning; until it was undone */
-    int64_t leaderless_ms;  /* longest of any partition that met it */
-    int64_t silent_ms;      /* likewise, without an acknowledgement */
+    struct gap leaderless;  /* longest of any partition that met it; times as above */
+    struct gap silent;      /* likewise, without an acknowledgement */
 };
 
 struct nemesis_report {
@@ -40,7 +41,7 @@ struct nemesis_report {
     int64_t not_stored, unknown; /* what producers were told of the others */
     int64_t watermark_answers, watermark_breaches;
     int64_t state_breaches;      /* in the state znodes */
-    int64_t offset_breaches;     /* of groups: an offset that went back, or that nobody saw */
+    int64_t offset_breaches;     /* of groups: an offset that went back */
     int64_t replicas_compared, replicas_different;
     int64_t surprises;           /* a process that ended by itself, something that was not well again in time */
     int64_t run_ms;

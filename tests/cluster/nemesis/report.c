@@ -60,6 +60,11 @@ struct summary {
     int64_t count, leaderless_ms, silent_ms;
 };
 
+static int64_t longer(int64_t ms, const struct gap *gap)
+{
+    return gap->to_ms - gap->from_ms > ms ? gap->to_ms - gap->from_ms : ms;
+}
+
 static struct summary summary_of(const struct nemesis_report *r, enum fault_kind kind)
 {
     struct summary s = {0};
@@ -68,8 +73,8 @@ static struct summary summary_of(const struct nemesis_report *r, enum fault_kind
         if (f->fault.kind != kind)
             continue;
         s.count++;
-        s.leaderless_ms = f->leaderless_ms > s.leaderless_ms ? f->leaderless_ms : s.leaderless_ms;
-        s.silent_ms = f->silent_ms > s.silent_ms ? f->silent_ms : s.silent_ms;
+        s.leaderless_ms = longer(s.leaderless_ms, &f->leaderless);
+        s.silent_ms = longer(s.silent_ms, &f->silent);
     }
     return s;
 }
@@ -93,6 +98,15 @@ void nemesis_report_print(const struct nemesis_options *o, const struct nemesis_
     fprintf(out, "%s\n", nemesis_is_fine(r) ? "all holds" : "FAILED");
 }
 
+static void set_gap(json_t *j, const char *name, const struct gap *gap)
+{
+    json_t *g = json_object();
+    json_object_set_new(g, "partition", json_integer(gap->partition));
+    json_object_set_new(g, "from_ms", json_integer(gap->from_ms));
+    json_object_set_new(g, "to_ms", json_integer(gap->to_ms));
+    json_object_set_new(j, name, g);
+}
+
 static json_t *fault_json(const struct nemesis_fault *f)
 {
     json_t *j = json_object();
@@ -100,8 +114,8 @@ static json_t *fault_json(const struct nemesis_fault *f)
     json_object_set_new(j, "broker", json_integer(f->fault.broker));
     json_object_set_new(j, "from_ms", json_integer(f->from_ms));
     json_object_set_new(j, "to_ms", json_integer(f->to_ms));
-    json_object_set_new(j, "without_leader_ms", json_integer(f->leaderless_ms));
-    json_object_set_new(j, "without_ack_ms", json_integer(f->silent_ms));
+    set_gap(j, "without_leader", &f->leaderless);
+    set_gap(j, "without_ack", &f->silent);
     return j;
 }
 

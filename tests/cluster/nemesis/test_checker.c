@@ -265,20 +265,27 @@ START_TEST(replicas_are_equal_or_the_first_difference_is_told)
 }
 END_TEST
 
+static int64_t longest(struct gaps *g, int64_t from_ms, int64_t to_ms)
+{
+    struct gap gap = gaps_longest(g, from_ms, to_ms);
+    return gap.to_ms - gap.from_ms;
+}
+
 START_TEST(the_longest_gap_that_meets_a_fault_is_told)
 {
     struct gaps *g = gaps_new(2);
     gaps_tell(g, 0, true, 1000), gaps_tell(g, 0, true, 1100), gaps_tell(g, 0, false, 1400);
     gaps_tell(g, 1, true, 3000), gaps_tell(g, 1, false, 3100);
-    ck_assert_int_eq(gaps_longest(g, 900, 1200), 400);
-    ck_assert_int_eq(gaps_longest(g, 1500, 2000), 0);
-    ck_assert_int_eq(gaps_longest(g, 0, 9000), 400);
+    ck_assert_int_eq(longest(g, 900, 1200), 400);
+    ck_assert_int_eq(longest(g, 1500, 2000), 0);
+    ck_assert_int_eq(longest(g, 0, 9000), 400);
     gaps_tell(g, 1, true, 5000);
-    ck_assert_int_eq(gaps_longest(g, 5500, 6000), 1000);
+    ck_assert_int_eq(longest(g, 5500, 6000), 1000);
+    ck_assert_int_eq(gaps_longest(g, 900, 1200).partition, 0);
     gaps_free(g);
     g = gaps_new(1);
     gaps_seen(g, 0, 100), gaps_seen(g, 0, 110), gaps_seen(g, 0, 700);
-    ck_assert_int_eq(gaps_longest(g, 300, 400), 590);
+    ck_assert_int_eq(longest(g, 300, 400), 590);
     gaps_free(g);
 }
 END_TEST
@@ -287,22 +294,24 @@ START_TEST(the_same_seed_gives_the_same_faults)
 {
     struct schedule a = {.random = 42, .brokers = 3, .partitions = 6, .groups = 2, .members = 2, .session_ms = 2000,
                          .may_lose_disk = true, .may_move = true}, b = a;
-    struct schedule_view view = {.is_broker_busy = {[2] = true}};
+    struct schedule_view busy = {.is_broker_busy = {[2] = true}}, free_view = {0};
     int seen[FAULT_KINDS] = {0};
     for (int i = 0; i < 2000; i++) {
-        struct fault f = schedule_next(&a, &view), g = schedule_next(&b, &view);
+        const struct schedule_view *view = i % 2 ? &free_view : &busy;
+        struct fault f = schedule_next(&a, view), g = schedule_next(&b, view);
         ck_assert_int_eq(memcmp(&f, &g, sizeof f), 0);
         ck_assert_int_ne(f.broker, f.other);
         ck_assert(fault_wants_calm(f.kind) || f.kind == FAULT_MOVE || f.kind == FAULT_ELECT ||
                   f.kind == FAULT_ZOOKEEPER_KILL || f.kind == FAULT_ZOOKEEPER_PAUSE || f.kind == FAULT_MEMBER_KILL ||
-                  f.kind == FAULT_MEMBER_PAUSE || f.broker != 2);
+                  f.kind == FAULT_MEMBER_PAUSE || i % 2 || f.broker != 2);
+        ck_assert(f.kind != FAULT_BLACKOUT || i % 2);
         seen[f.kind]++;
     }
     for (int kind = 0; kind < FAULT_KINDS; kind++)
         ck_assert_int_gt(seen[kind], 0);
     a.may_lose_disk = false;
     for (int i = 0; i < 2000; i++)
-        ck_assert_int_ne(schedule_next(&a, &view).kind, FAULT_EMPTY_DISK);
+        ck_assert_int_ne(schedule_next(&a, &busy).kind, FAULT_EMPTY_DISK);
 }
 END_TEST
 

@@ -36,6 +36,7 @@ struct world {
     struct wishes *wishes;
     struct producers *producers;
     struct gaps *acks;
+    FILE *client_log;
     struct reader *readers[WORLD_READERS];
     struct group *groups[WORLD_GROUPS_MAX];
     int64_t began_ms;

@@ -426,9 +426,10 @@ static enum stub_verdict store_and_hang_up(void *arg, const struct stub_request 
     return STUB_DONE;
 }
 
-START_TEST(a_lost_answer_may_duplicate_but_not_lose_or_reorder)
+START_TEST(without_idempotence_a_lost_answer_may_duplicate_but_not_lose_or_reorder)
 {
     struct fixture *f = fixture_open(1, 2);
+    set(f, "enable.idempotence", "false");
     fixture_start(f, store_and_hang_up);
     send_spread(f, 2, 1000);
     flush(f);
@@ -569,6 +570,53 @@ START_TEST(unacknowledged_records_follow_a_leader_that_moved)
         ck_assert(suite_wait(more_is_stored, f, WAIT_MS));
     }
     flush(f);
+    fixture_close(f);
+}
+END_TEST
+
+START_TEST(records_that_wait_for_a_dead_leader_go_to_the_next_one)
+{
+    struct fixture *f = fixture_open(2, 2);
+    fixture_start(f, NULL);
+    send_spread(f, 2, 10);
+    flush(f);
+    stub_cluster_stop_broker(f->cluster, 1);
+    /* It waits for a connection to broker 1, which does not come. */
+    send_one(f, 0);
+    ck_assert_int_eq(brook_producer_flush(f->producer, 100), -BROOK_E_TIMED_OUT);
+    stub_cluster_set_leader(f->cluster, "t", 0, 2);
+    flush(f);
+    ck_assert_int_eq(f->counts[BROOK_STORED], 11);
+    fixture_close(f);
+}
+END_TEST
+
+static enum stub_verdict first_broker_is_silent(void *arg, const struct stub_request *q)
+{
+    struct fixture *f = arg;
+    if (!is_produce(q) || q->broker_id != 1)
+        return STUB_PASS;
+    f->step++;
+    return STUB_DONE;
+}
+
+static bool has_taken_a_step(void *arg)
+{
+    struct fixture *f = arg;
+    return f->step > 0;
+}
+
+START_TEST(a_leader_that_does_not_answer_is_asked_about)
+{
+    struct fixture *f = fixture_open(2, 1);
+    set(f, "request.timeout.ms", "300");
+    set(f, "connect.timeout.ms", "60000"); /* how long silence does not cost the connection */
+    fixture_start(f, first_broker_is_silent);
+    send_one(f, 0);
+    ck_assert(suite_wait(has_taken_a_step, f, WAIT_MS));
+    stub_cluster_set_leader(f->cluster, "t", 0, 2);
+    flush(f);
+    ck_assert_int_eq(f->counts[BROOK_STORED], 1);
     fixture_close(f);
 }
 END_TEST
@@ -774,12 +822,14 @@ SUITE_MAIN("client/producer_failures", SUITE_TEST(a_batch_that_is_too_large_is_c
            SUITE_TEST(a_batch_that_is_sent_again_never_comes_behind_a_later_one),
            SUITE_TEST(an_error_of_the_whole_request_is_one_of_each_batch),
            SUITE_TEST(each_partition_of_a_request_is_judged_for_itself),
-           SUITE_TEST(a_lost_answer_may_duplicate_but_not_lose_or_reorder),
+           SUITE_TEST(without_idempotence_a_lost_answer_may_duplicate_but_not_lose_or_reorder),
            SUITE_TEST(without_retries_a_lost_answer_is_reported_as_such_and_nothing_is_stored_twice),
            SUITE_TEST(silence_ends_at_the_delivery_timeout),
            SUITE_TEST(what_is_given_up_says_why_the_last_attempt_failed),
            SUITE_TEST(a_refusal_for_good_is_reported_without_a_retry),
            SUITE_TEST(a_leader_that_moves_is_followed),
+           SUITE_TEST(a_leader_that_does_not_answer_is_asked_about),
+           SUITE_TEST(records_that_wait_for_a_dead_leader_go_to_the_next_one),
            SUITE_TEST(unacknowledged_records_follow_a_leader_that_moved),
            SUITE_TEST(a_broker_that_is_gone_costs_its_partitions_only),
            SUITE_TEST(a_topic_made_anew_is_produced_to_again),

@@ -444,7 +444,7 @@ START_TEST(what_checkpoints_say_of_one_that_is_gone_is_forgotten_too)
     struct data_dir *dir = open_dir(path);
     char partition[PATH_MAX];
     add_partition(dir, "a", 0);
-    struct data_dir_checkpoint entry = {"a", 0, 26, 20, 26, 0};
+    struct data_dir_checkpoint entry = {"a", 0, 26, 20, 26, -1};
     ck_assert_int_eq(data_dir_checkpoint(dir, &entry, 1, NULL), 0);
     data_dir_partition_path(dir, "a", 0, partition);
     ck_assert_int_eq(rmdir(partition), 0);

@@ -1,0 +1,143 @@
+/* What followers know and do beside holding the records: where logs begin, logs with gaps, readers in their rack. */
+#include "tests/support/brokers.h"
+#include "tests/support/suite.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WAIT_MS 30000
+
+struct bench {
+    struct brokers *b;
+    brook_config *config;
+    brook_admin *admin;
+    struct brook_error error;
+};
+
+static void begin(struct bench *x, const struct brokers_options *options)
+{
+    memset(x, 0, sizeof *x);
+    x->b = brokers_start(3, options);
+    x->config = brokers_config(x->b);
+    ck_assert_int_eq(brook_config_set(x->config, "acks", "all", NULL), 0);
+    ck_assert_int_eq(brook_admin_new(x->config, &x->admin, &x->error), 0);
+}
+
+static void end(struct bench *x)
+{
+    brook_admin_free(x->admin);
+    brook_config_free(x->config);
+    brokers_free(x->b);
+}
+
+/* ---- what the cluster says --------------------------------------------------------------------------- */
+
+struct wish {
+    struct bench *x;
+    const char *topic;
+    int32_t leader; /* anybody but this one; -2: anybody */
+    size_t isr;     /* at least so many */
+    int32_t got;
+    int64_t offset;
+};
+
+static bool is_granted(void *arg)
+{
+    struct wish *w = arg;
+    struct brook_cluster *cluster;
+    struct brook_error error;
+    if (brook_admin_describe_cluster(w->x->admin, &w->topic, 1, 5000, &cluster, &error) < 0)
+        return false;
+    bool is = cluster->topics_count == 1 && cluster->topics[0].partitions_count > 0;
+    if (is) {
+        const struct brook_partition *p = &cluster->topics[0].partitions[0];
+        w->got = p->leader;
+        is = p->leader >= 0 && p->leader != w->leader && p->isr_count >= w->isr;
+    }
+    brook_cluster_free(cluster);
+    return is;
+}
+
+/* Wait for a leader other than `not_this`, with so many in sync. */
+static int32_t wait_leader(struct bench *x, const char *topic, int32_t not_this, size_t isr)
+{
+    struct wish w = {.x = x, .topic = topic, .leader = not_this, .isr = isr};
+    ck_assert_msg(suite_wait(is_granted, &w, WAIT_MS), "no leader but %d with %zu in sync", not_this, isr);
+    return w.got;
+}
+
+static void create(struct bench *x, const char *topic, const struct brook_setting *settings, size_t count)
+{
+    int r = brook_admin_create_topic(x->admin, topic, 1, 3, settings, count, false, WAIT_MS, &x->error);
+    ck_assert_msg(r == 0, "%s", x->error.text);
+    wait_leader(x, topic, -2, 3);
+}
+
+static int64_t offset_of(struct bench *x, const char *topic, int64_t which)
+{
+    struct brook_position at = {topic, 0, which};
+    int r = brook_admin_list_offsets(x->admin, &at, NULL, 1, WAIT_MS, &x->error);
+    ck_assert_msg(r == 0, "%s", x->error.text);
+    return at.offset;
+}
+
+/* ---- records ----------------------------------------------------------------------------------------- */
+
+static void count_failure(void *arg, const struct brook_report *report)
+{
+    *(int *)arg += report->outcome != BROOK_STORED;
+}
+
+/* Keys 0 to `keys` - 1 again and again; the value says which record it is. */
+static void produce(struct bench *x, const char *topic, int first, int records, int keys)
+{
+    brook_producer *producer;
+    int failures = 0;
+    ck_assert_int_eq(brook_producer_new(x->config, &producer, &x->error), 0);
+    brook_producer_on_report(producer, count_failure, &failures);
+    for (int i = first; i < first + records; i++) {
+        char key[16], value[128];
+        int key_bytes = snprintf(key, sizeof key, "k%d", i % keys);
+        int value_bytes = snprintf(value, sizeof value, "%0100d", i);
+        struct brook_record r = {.topic = topic,
+                                 .partition = 0,
+                                 .key = key,
+                                 .key_bytes = (size_t)key_bytes,
+                                 .value = value,
+                                 .value_bytes = (size_t)value_bytes};
+        ck_assert_int_eq(brook_producer_send(producer, &r, BROOK_SEND_WAIT, &x->error), 0);
+    }
+    ck_assert_int_eq(brook_producer_flush(producer, WAIT_MS), 0);
+    brook_producer_poll(producer, 0);
+    ck_assert_int_eq(failures, 0);
+    brook_producer_close(producer, 1000);
+}
+
+/* ---- deleting ---------------------------------------------------------------------------------------- */
+
+START_TEST(deleted_records_do_not_come_back_with_another_leader)
+{
+    struct bench x;
+    begin(&x, NULL);
+    create(&x, "t", NULL, 0);
+    produce(&x, "t", 0, 100, 100);
+    for (int64_t start = 30; start <= 60; start += 30) {
+        int32_t leader = wait_leader(&x, "t", -2, 3);
+        struct brook_position at = {"t", 0, start};
+        ck_assert_msg(brook_admin_delete_records(x.admin, &at, 1, false, WAIT_MS, &x.error) == 0, "%s", x.error.text);
+        brokers_kill(x.b, leader);
+        wait_leader(&x, "t", leader, 1);
+        ck_assert_int_eq(offset_of(&x, "t", BROOK_OFFSET_EARLIEST), start);
+        ck_assert_int_eq(offset_of(&x, "t", BROOK_OFFSET_LATEST), 100);
+        brokers_restart(x.b, leader);
+        wait_leader(&x, "t", -2, 3);
+    }
+    end(&x);
+}
+END_TEST
+
+SUITE_MAIN("cluster/followers", SUITE_TEST_SLOW(deleted_records_do_not_come_back_with_another_leader, 180))
