@@ -44,6 +44,26 @@ static int produced(struct raw_client *c)
     return code ? code : envelope_status_code(response->produce->partitions[0]->status);
 }
 
+static bool is_stopped(void *arg)
+{
+    char path[64], text[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)*(const pid_t *)arg);
+    FILE *f = fopen(path, "re");
+    bool is_read = f && fgets(text, sizeof text, f);
+    if (f)
+        fclose(f);
+    const char *state = strrchr(text, ')');
+    return is_read && state && state[1] == ' ' && state[2] == 'T';
+}
+
+/* When this returns it does nothing any more. */
+static void put_to_sleep(struct replicated *r, int32_t broker)
+{
+    pid_t pid = brokers_pid(r->b, broker);
+    brokers_signal(r->b, broker, SIGSTOP);
+    ck_assert(replicated_wait(r, is_stopped, &pid, REPLICATED_WAIT_MS));
+}
+
 START_TEST(a_leader_that_slept_through_its_deposition_acknowledges_nothing)
 {
     struct replicated *r = replicated_begin(3, NULL);
@@ -57,9 +77,9 @@ START_TEST(a_leader_that_slept_through_its_deposition_acknowledges_nothing)
     size_t bytes = raw_batch(batch, sizeof batch, 1, 100);
     raw_open(&queued, d.port);
     replicated_send(r, 500);
-    brokers_signal(r->b, leader, SIGSTOP);
+    put_to_sleep(r, leader);
     for (int i = 0; i < 20; i++) /* in its socket when it wakes */
-        raw_send_produce(&queued, &d.topic_id, 0, -1, batch, bytes);
+        raw_send_produce(&queued, &d.topic_id, 0, BROOK__ACKS__ACKS_ALL, batch, bytes);
     replicated_wait_other_leader(r, "t", 0, leader);
     replicated_send(r, 2000);
     replicated_flush(r); /* with the two others */
@@ -141,7 +161,7 @@ START_TEST(a_controller_that_slept_through_its_term_writes_nothing_more)
         snprintf(name, sizeof name, "h%d", round);
         put_topic(r, name, 90);
         usleep((useconds_t)suite_random_below(&seed, 40000)); /* somewhere between its writes */
-        brokers_signal(r->b, old, SIGSTOP);
+        put_to_sleep(r, old);
         replicated_send(r, 100);
         replicated_wait_controller(r, old);
         replicated_wait_other_leader(r, "t", 0, old);
@@ -184,7 +204,7 @@ START_TEST(a_state_rewritten_behind_its_leaders_back_is_read_again)
     for (int i = 0; i < 3; i++)
         rewrite_state(r, 0);
     /* Stopped, it stays registered: only its leader can take it out. */
-    brokers_signal(r->b, dead, SIGSTOP);
+    put_to_sleep(r, dead);
     replicated_send(r, 100);
     replicated_wait_isr(r, others);
     replicated_flush(r);
@@ -233,7 +253,7 @@ START_TEST(an_isr_change_whose_answer_is_lost_is_found_out_about)
     int32_t leader = before.leader, slow = leader % 3 + 1;
     snprintf(others, sizeof others, "%d%d", leader, 6 - leader - slow);
     tcp_proxy_set(proxies[leader], TCP_PROXY_SWALLOW_DOWN);
-    brokers_signal(r->b, slow, SIGSTOP);
+    put_to_sleep(r, slow);
     replicated_send(r, 10);
     ck_assert(replicated_wait(r, has_newer_version, &v, REPLICATED_WAIT_MS)); /* applied; its leader does not know */
     brokers_signal(r->b, slow, SIGCONT); /* and goes on pulling, at the same leader */

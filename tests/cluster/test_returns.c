@@ -208,7 +208,7 @@ START_TEST(a_topic_made_again_is_never_mixed_with_the_one_before)
     replicated_check(r);
     move(r, two, 2); /* away again: it stops at once */
     replicated_wait_isr(r, "12");
-    replicated_wait_said(r, 3, "set aside", 1);
+    wait_holds(r, 3, 0);
     replicated_send(r, 100);
     replicated_flush(r);
     replicated_check(r);
