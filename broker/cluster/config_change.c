@@ -75,16 +75,18 @@ static bool is_equal(const struct znode_config *a, const struct znode_config *b)
 }
 
 int config_change_apply(const struct znode_config *old, const struct znode_config *changes,
-                        const struct topic_config *defaults, struct znode_config *ret, bool *ret_changed,
-                        struct brook_error *error)
+                        const struct topic_config *defaults, int32_t replicas, struct znode_config *ret,
+                        bool *ret_changed, struct brook_error *error)
 {
     struct znode_config merged = {0};
-    struct topic_config unused;
+    struct topic_config config;
     int r = check_changes(old, changes, error);
     if (r == 0 && merge(old, changes, &merged) != 0)
         r = brook_error_set(error, BROOK_E_NOMEM, "out of memory");
     if (r == 0)
-        r = topic_config_apply(defaults, &merged, &unused, error);
+        r = topic_config_apply(defaults, &merged, &config, error);
+    if (r == 0 && find(changes, "min.insync.replicas"))
+        r = topic_config_check_replicas(&config, replicas, error);
     if (r != 0) {
         znode_config_done(&merged);
         return r;

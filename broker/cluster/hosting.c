@@ -128,7 +128,8 @@ int64_t hosting_clean_from(const struct hosting *hosting)
 void hosting_set_broker_epoch(struct hosting *hosting, int64_t broker_epoch)
 {
     hosting->broker_epoch = broker_epoch;
-    hosting->clean_from = broker_epoch; /* the next registration of this very process has lost nothing */
+    /* The next registration of this very process has lost nothing; but for what was found lost. */
+    hosting->clean_from = hosting->has_lost_records ? -1 : broker_epoch;
 }
 
 /* ---- the table -------------------------------------------------------------------------------------- */
@@ -319,11 +320,43 @@ static bool is_assigned(const struct hosting *hosting, const struct znode_replic
     return false;
 }
 
+/* Whether others lead and hold it since a later leader epoch than any that the log here knows: the end of a move, and not
+ * a ZooKeeper that was set back to an earlier day. */
+static bool has_moved(const struct hosted *h, const struct image_topic *topic)
+{
+    struct znode_state state;
+    if (!image_partition_state(&topic->partitions[h->number], &state) || state.leader < 0)
+        return false;
+    for (int32_t i = 0; i < state.isr_count; i++)
+        if (state.isr[i] == h->hosting->broker_id)
+            return false;
+    return state.leader_epoch > log_last_epoch(partition_log(h->partition));
+}
+
+static void mark_unassigned(struct hosted *h, const struct image_topic *topic)
+{
+    if (!h->is_unwanted && h->status == HOSTED_OPEN)
+        h->has_moved = has_moved(h, topic);
+    mark_unwanted(h, h->has_moved ? "the partition was moved to other brokers"
+                                  : "the partition is not assigned to this broker");
+}
+
+/* Moved away: what it led or followed ends at once. */
+static void part_with(struct hosting *hosting, const struct image_topic *topic, int32_t number)
+{
+    struct hosted *h = find(hosting, topic->name, number);
+    if (h && !is_going(h) && topic_id_equal(&h->topic_id, &topic->node.topic_id))
+        mark_unassigned(h, topic);
+}
+
 void hosting_follow_one(struct hosting *hosting, const struct image_topic *topic, int32_t number)
 {
-    if (hosting->is_opened && !hosting->is_closing && number < topic->node.partitions_count &&
-        is_assigned(hosting, &topic->node.replicas[number]))
+    if (!hosting->is_opened || hosting->is_closing || number >= topic->node.partitions_count)
+        return;
+    if (is_assigned(hosting, &topic->node.replicas[number]))
         follow_partition(hosting, topic, number);
+    else
+        part_with(hosting, topic, number);
 }
 
 void hosting_follow(struct hosting *hosting, const struct image_topic *topic)
@@ -349,9 +382,10 @@ void hosting_compare(struct hosting *hosting, const struct image *image)
         const struct image_topic *topic = image_find(image, h->topic);
         if (!topic || !topic_id_equal(&topic->node.topic_id, &h->topic_id))
             mark_unwanted(h, "the topic is gone");
-        else if (h->number >= topic->node.partitions_count ||
-                 !is_assigned(hosting, &topic->node.replicas[h->number]))
-            mark_unwanted(h, "the partition is not assigned to this broker");
+        else if (h->number >= topic->node.partitions_count)
+            mark_unwanted(h, "the topic has no such partition");
+        else if (!is_assigned(hosting, &topic->node.replicas[h->number]))
+            mark_unassigned(h, topic);
     }
 }
 
@@ -375,7 +409,7 @@ void hosting_give_up(struct hosting *hosting, bool (*is_deleted)(void *arg, cons
             hosting->has_unwanted = true; /* when it is open, or closed */
             continue;
         }
-        bool deleted = !topic_id_is_zero(&h->topic_id) && is_deleted(arg, &h->topic_id);
+        bool deleted = h->has_moved || (!topic_id_is_zero(&h->topic_id) && is_deleted(arg, &h->topic_id));
         hosted_leave(h, deleted ? HOSTED_END_DELETE : HOSTED_END_SET_ASIDE);
     }
 }

@@ -99,6 +99,8 @@ static void compare_with_before(struct hosted *h)
     int64_t end = log_end_offset(h->log);
     if (end < h->end_before) {
         h->barred_epoch = h->epoch_before;
+        h->hosting->has_lost_records = true;
+        h->hosting->clean_from = -1;
         diag_log(h->hosting->diag, DIAG_ERROR, hosted_subject(h, h->epoch_before, subject),
                  "%" PRId64 " records from offset %" PRId64
                  " on were lost: not led before there is a new leader epoch, as a restart brings one",
@@ -258,7 +260,8 @@ static void say_left(const struct hosted *h)
                                                   : "closed cleanly",
                  brook_error_text(h->err));
     else if (h->end == HOSTED_END_DELETE)
-        diag_log(h->hosting->diag, DIAG_INFO, subject, "removed: its topic was deleted");
+        diag_log(h->hosting->diag, DIAG_INFO, subject, "removed: %s",
+                 h->has_moved ? "the partition was moved to other brokers" : "its topic was deleted");
     else if (h->end == HOSTED_END_SET_ASIDE)
         diag_log(h->hosting->diag, DIAG_WARN, subject,
                  "set aside: ZooKeeper does not know it as this broker's, nor as deleted");

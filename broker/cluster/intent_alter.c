@@ -85,7 +85,8 @@ static void settings_read(void *arg, const struct coordinator_reply *reply)
     i->config_zxid = reply->err ? -1 : reply->stat.mzxid;
     int err = reply->err ? 0 : znode_decode_config(reply->data, reply->data_bytes, &old, &error);
     if (!err)
-        err = config_change_apply(&old, &i->config, i->all->s.defaults, &next, &is_changed, &error);
+        err = config_change_apply(&old, &i->config, i->all->s.defaults, i->replicas_least, &next, &is_changed,
+                                  &error);
     if (err)
         intent_fail(i, error.code ? error.code : err, "topic %s: %s", i->topic,
              error.code ? error.text : brook_error_text(err));
@@ -105,6 +106,17 @@ static void read_settings(struct intent *i)
     coordinator_get(i->all->s.coordinator, path_topic_config(&path, i->topic), intent_begin(i, settings_read));
 }
 
+static int32_t least_replicas(const struct znode_topic *node)
+{
+    int32_t least = ZNODE_REPLICAS_MAX;
+    for (int32_t p = 0; p < node->partitions_count; p++) {
+        const struct znode_move *move = znode_topic_move(node, p);
+        int32_t count = move ? move->target.count : node->replicas[p].count;
+        least = count < least ? count : least;
+    }
+    return least;
+}
+
 static void altered_topic_read(void *arg, const struct coordinator_reply *reply)
 {
     struct intent *i = intent_end(arg);
@@ -119,6 +131,7 @@ static void altered_topic_read(void *arg, const struct coordinator_reply *reply)
     i->result.topic_id = node.topic_id;
     i->result.partitions = node.partitions_count;
     i->result.replicas = intent_replicas_of(&node);
+    i->replicas_least = least_replicas(&node);
     znode_topic_done(&node);
     if (image_is_deleting(i->all->s.image, i->topic))
         return intent_fail_plainly(i, BROOK_E_TOPIC_BEING_DELETED);

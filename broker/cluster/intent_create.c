@@ -128,14 +128,15 @@ static bool check_counts(struct intent *i)
 void intent_create(struct intent *i)
 {
     struct intents *all = i->all;
-    struct topic_config unused;
+    struct topic_config config;
     struct brook_error error;
     int err;
     i->partitions = i->partitions ? i->partitions : all->s.partitions_default;
     i->replicas = i->replicas ? i->replicas : all->s.replicas_default;
     if (!check_counts(i))
         return;
-    if (topic_config_apply(all->s.defaults, &i->config, &unused, &error))
+    if (topic_config_apply(all->s.defaults, &i->config, &config, &error) ||
+        topic_config_check_replicas(&config, i->replicas, &error))
         return intent_fail(i, error.code, "topic %s: %s", i->topic, error.text);
     i->result.partitions = i->partitions;
     i->result.replicas = i->replicas;

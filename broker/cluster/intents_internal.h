@@ -30,6 +30,7 @@ struct intent {
     bool may_be_sent; /* an outcome was not known */
     char *node;       /* CREATE: the topic's znode */
     int32_t config_version; /* ALTER: of the settings' znode as read; -1: there is none */
+    int32_t replicas_least; /* ALTER: that a partition has, or will have after its move */
     int64_t config_zxid;    /* ALTER: of its last change, ours when it was written */
 };
 

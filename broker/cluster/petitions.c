@@ -250,6 +250,10 @@ static void check_target(const struct petition *p, const struct image_topic *top
                         target->count, p->all->s.replicas_max);
         return;
     }
+    if (target->count && target->count < topic->config.min_insync_replicas)
+        brook_error_set(error, BROOK_E_INVALID_REPLICAS,
+                        "%s/%" PRId32 ": %" PRId32 " replicas are less than the topic's min.insync.replicas, %" PRId32,
+                        wish->topic, wish->partition, target->count, topic->config.min_insync_replicas);
     for (int32_t i = 0; i < target->count && !error->code; i++) {
         struct znode_replicas before = {target->brokers, i};
         if (controller_is_assigned(&before, target->brokers[i]))

@@ -229,6 +229,15 @@ size_t topic_config_apply_usable(const struct topic_config *defaults, const stru
     return refused;
 }
 
+int topic_config_check_replicas(const struct topic_config *config, int32_t replicas, struct brook_error *error)
+{
+    if (config->min_insync_replicas <= replicas)
+        return 0;
+    return brook_error_set(error, BROOK_E_INVALID_CONFIG,
+                           "min.insync.replicas=%" PRId32 ": more than the %" PRId32 " replica%s of each partition",
+                           config->min_insync_replicas, replicas, replicas == 1 ? "" : "s");
+}
+
 void topic_config_resolve(struct topic_config *config, int32_t replicas)
 {
     config->durability.mode = durability_mode_for(config->durability.mode, replicas);

@@ -35,6 +35,9 @@ size_t topic_config_apply_usable(const struct topic_config *defaults, const stru
 bool topic_config_knows(const char *key);
 /* A mode of durability by its name. Returns false when there is none of that name. */
 bool topic_config_parse_durability(const char *name, int32_t *ret_mode);
+/* Whether a topic of so many replicas (the least that a partition has) can ever satisfy them. Returns 0, or
+ * -BROOK_E_INVALID_CONFIG with a sentence that names the key. */
+int topic_config_check_replicas(const struct topic_config *config, int32_t replicas, struct brook_error *error);
 /* What was left to depend on the number of replicas (the least that a partition has) is decided. */
 void topic_config_resolve(struct topic_config *config, int32_t replicas);
 /* The same for a cleanup policy. */

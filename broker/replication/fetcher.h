@@ -55,9 +55,8 @@ struct fetcher_leader {
  * broker. Replaces what was said of the replica before. Returns 0 or -BROOK_E_NOMEM: then nothing changes. */
 int fetchers_follow(struct fetchers *f, struct replica *replica, const struct fetcher_leader *leader,
                     int32_t leader_epoch, int64_t broker_epoch);
-/* Follow no more. The reference is let go of a little later. -BROOK_E_NOMEM: it still goes on, harmlessly, since the
- * partition does not follow. */
-int fetchers_stop(struct fetchers *f, struct replica *replica);
+/* Follow no more. The reference is let go of a little later. Waits for memory when there is none. */
+void fetchers_stop(struct fetchers *f, struct replica *replica);
 /* Bytes per second that replicas of this process may take in while they catch up (replica_set_catching_up()); 0: as
  * many as come. */
 void fetchers_set_quota(struct fetchers *f, int64_t bytes_per_s);

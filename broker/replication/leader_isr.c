@@ -4,12 +4,20 @@
 
 #include <assert.h>
 
+/* What was committed in a member's sight it must have: one whose log ends before that has lost records. Its safe end may
+ * be lower, when durability became fsync. */
+static bool has_lost_records(const struct leader_replica *r, int64_t high_watermark)
+{
+    return r->broker_epoch == r->listed_epoch && r->end >= 0 && r->end < high_watermark;
+}
+
 /* A member is dropped for good reasons only: until that is stored it counts. */
-static bool has_to_leave(const struct leader_state *s, const struct leader_replica *r, int64_t now_ms)
+static bool has_to_leave(const struct leader_state *s, const struct leader_replica *r, int64_t high_watermark,
+                         int64_t now_ms)
 {
     bool is_dead = r->live_epoch != LEADER_LIVE_UNKNOWN && r->live_epoch != r->listed_epoch;
     bool is_another_life = r->broker_epoch > r->listed_epoch;
-    return !r->is_assigned || is_dead || is_another_life || r->is_draining ||
+    return !r->is_assigned || is_dead || is_another_life || r->is_draining || has_lost_records(r, high_watermark) ||
            now_ms - r->caught_up_ms > s->lag_ms_max;
 }
 
@@ -31,7 +39,7 @@ static uint32_t wanted_isr(const struct leader_state *s, int64_t high_watermark,
             continue;
         if (!(s->stored & leader_bit(i)))
             joining |= may_join(s, r, high_watermark) ? leader_bit(i) : 0;
-        else if (has_to_leave(s, r, now_ms))
+        else if (has_to_leave(s, r, high_watermark, now_ms))
             leaving |= leader_bit(i);
     }
     return leaving ? s->stored & ~leaving : s->stored | joining;

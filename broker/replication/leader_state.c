@@ -85,6 +85,21 @@ static int add_assigned(struct leader_state *s, const struct znode_replicas *rep
     return 0;
 }
 
+/* Whoever is assigned may be in a change that was sent before; with which epoch nobody remembers. */
+static void doubt(struct leader_state *s)
+{
+    uint32_t all = 0;
+    for (int32_t i = 0; i < s->replicas_count; i++) {
+        struct leader_replica *r = &s->replicas[i];
+        all |= leader_bit(i);
+        r->proposed_epoch = s->stored & leader_bit(i) ? r->listed_epoch : -1;
+    }
+    if (all == leader_bit(s->self))
+        return;
+    s->proposed = all;
+    s->change = LEADER_READ;
+}
+
 int leader_state_begin(struct leader_state *s, const struct leader_beginning *b)
 {
     leader_state_init(s, s->replicas_max);
@@ -106,6 +121,8 @@ int leader_state_begin(struct leader_state *s, const struct leader_beginning *b)
     s->log_start = b->history->log_start;
     s->min_in_sync = b->min_in_sync;
     s->lag_ms_max = b->lag_ms_max;
+    if (b->is_again)
+        doubt(s);
     return 0;
 }
 

@@ -77,6 +77,10 @@ struct leader_beginning {
     int32_t min_in_sync;                 /* at least 1 */
     int64_t lag_ms_max;                  /* replica.lag.time.max.ms */
     int64_t now_ms;
+    /* This process led at this epoch before, and what it had sent to change the ISR is forgotten: it may be stored, now
+     * or later. Until it is certain that it can not be any more (READ, and the stored ISR written once more) every
+     * replica that could have joined counts. */
+    bool is_again;
 };
 /* Lead at state->leader_epoch: positions are forgotten, the epoch begins at the end of the log (or where its first
  * record is, when the epoch is taken up again). Until leader_state_brokers() everybody counts as alive.
@@ -156,7 +160,8 @@ struct leader_isr_change {
 };
 /* The leader's own log begins at `log_start`: to be told before each of the next two. It only rises. */
 void leader_state_starts_at(struct leader_state *s, int64_t log_start);
-/* Is a change due? Shrink: members not assigned, dead, draining, registered anew, or not caught up for lag_ms_max (a
+/* Is a change due? Shrink: members not assigned, dead, draining, registered anew, whose log ends below the high
+ * watermark (it has lost records), or not caught up for lag_ms_max (a
  * pull catches up when it asks for the log's end as of the pull before, as of then). Expand: assigned, alive, not
  * draining, with a safe end at or above the high watermark and the epoch's start, and with a log that begins no lower
  * than the leader's: what was deleted must not come back with it. The leader stays.

@@ -10,6 +10,7 @@
 
 #define BROKERS_MAX 1000
 #define WATCH_MS 500
+#define LEADERS_WAIT_MS 2000 /* for leaders that do not say how far a move is */
 
 /* "1,2,3". Returns how many, or -1 after having said what is wrong. */
 static int read_brokers(struct cli *cli, const char *text, int32_t brokers[BROKERS_MAX])
@@ -137,12 +138,69 @@ static int show_running(struct cli *cli, brook_admin *admin)
     return code;
 }
 
-static size_t count_running(const struct cli *cli, const struct brook_reassignments *all)
+static bool holds(const int32_t *ids, size_t count, int32_t id)
 {
+    for (size_t i = 0; i < count; i++)
+        if (ids[i] == id)
+            return true;
+    return false;
+}
+
+/* Records that replicas of the target lack, of one partition. One that has not begun lacks all. */
+static int64_t lacking_of(const struct brook_reassignment *r, const struct brook_partition_replicas *p)
+{
+    int64_t records = 0;
+    for (size_t i = 0; i < p->replicas_count; i++)
+        if (holds(r->target, r->target_count, p->replicas[i].broker_id))
+            records += p->replicas[i].lag >= 0 ? p->replicas[i].lag : p->end - p->start;
+    return records;
+}
+
+/* How many partitions are being moved, and how many records are still to be copied for that; -1: no leader says so. */
+static size_t count_running(struct cli *cli, brook_admin *admin, const struct brook_reassignments *all,
+                            int64_t *ret_lacking)
+{
+    struct brook_error error = {0};
+    struct brook_replicas *replicas = NULL;
+    struct brook_partition_name *names = calloc(all->count + 1, sizeof *names);
+    size_t *places = calloc(all->count + 1, sizeof *places);
     size_t n = 0;
+    if (!names || !places)
+        abort();
     for (size_t i = 0; i < all->count; i++)
-        n += is_asked_for(cli, all->list[i].topic);
+        if (is_asked_for(cli, all->list[i].topic)) {
+            places[n] = i;
+            names[n++] = (struct brook_partition_name){all->list[i].topic, all->list[i].partition};
+        }
+    *ret_lacking = -1;
+    if (n && brook_admin_describe_replicas(admin, names, n, LEADERS_WAIT_MS, &replicas, &error) == 0) {
+        *ret_lacking = 0;
+        for (size_t i = 0; i < n; i++)
+            *ret_lacking += lacking_of(&all->list[places[i]], &replicas->list[i]);
+    }
+    brook_replicas_free(replicas);
+    free(names);
+    free(places);
     return n;
+}
+
+static const char *plural(size_t n, const char *one, const char *many)
+{
+    return n == 1 ? one : many;
+}
+
+/* On a terminal one line that changes; else a line whenever a partition has arrived. */
+static void say_progress(const struct cli *cli, size_t left, size_t before, int64_t lacking)
+{
+    char records[64] = "";
+    if (lacking >= 0)
+        snprintf(records, sizeof records, ", %" PRId64 " records to copy", lacking);
+    if (cli->progress && left)
+        fprintf(stderr, "\r\033[K%zu %s being moved%s", left, plural(left, "partition is", "partitions are"), records);
+    else if (left && left != before)
+        cli_say("%zu %s being moved%s", left, plural(left, "partition is", "partitions are"), records);
+    else if (!left)
+        fprintf(stderr, "%sbrook: nothing is being moved any more\n", cli->progress ? "\r\033[K" : "");
 }
 
 /* Until nothing is left, or somebody interrupts: the move goes on all the same. */
@@ -151,13 +209,13 @@ static int watch(struct cli *cli, brook_admin *admin)
     size_t before = SIZE_MAX;
     cli_catch_signals();
     while (!cli_interrupted()) {
+        int64_t lacking;
         struct brook_reassignments *all = list_running(cli, admin);
         if (!all)
             return CLI_FAILED;
-        size_t left = count_running(cli, all);
+        size_t left = count_running(cli, admin, all, &lacking);
         brook_reassignments_free(all);
-        if (left != before)
-            cli_say("%zu partitions are being moved", left);
+        say_progress(cli, left, before, lacking);
         before = left;
         if (!left)
             return CLI_OK;
@@ -182,6 +240,21 @@ static int plan_cancel(struct cli *cli, const struct brook_reassignments *all, s
     return CLI_OK;
 }
 
+static void say_taken(const struct cli *cli, const struct plan *plan, size_t taken, int64_t quota, bool is_dry)
+{
+    if (plan->count && cli_flag(cli, "cancel"))
+        printf("%zu %s\n", taken, is_dry ? "could go back" : plural(taken, "partition goes back", "partitions go back"));
+    else if (plan->count && is_dry)
+        printf("%zu %s could be moved\n", taken, plural(taken, "partition", "partitions"));
+    else if (plan->count || quota < 0)
+        printf("%zu %s being moved\n", taken, plural(taken, "partition is", "partitions are"));
+    if (quota > 0)
+        printf("new replicas are copied with at most %" PRId64 " bytes per second and broker%s\n", quota,
+               is_dry ? " then" : ", until --throttle says otherwise");
+    else if (quota == 0)
+        printf("new replicas are copied without limit%s\n", is_dry ? " then" : "");
+}
+
 static int carry_out(struct cli *cli, brook_admin *admin, const struct plan *plan, int64_t quota)
 {
     struct brook_error error = {0};
@@ -203,7 +276,7 @@ static int carry_out(struct cli *cli, brook_admin *admin, const struct plan *pla
     if (cli->json)
         cli_print_json(json_pack("{s:I,s:I}", "accepted", (json_int_t)taken, "refused", (json_int_t)refused));
     else
-        printf("%zu partitions %s%s\n", taken, is_dry ? "could be " : "", cli_flag(cli, "cancel") ? "go back" : "moved");
+        say_taken(cli, plan, taken, quota, is_dry);
     if (refused)
         return CLI_FAILED;
     return cli_flag(cli, "watch") && !is_dry ? watch(cli, admin) : CLI_OK;

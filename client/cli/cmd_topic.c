@@ -195,129 +195,6 @@ static int topic_list(struct cli *cli)
     return code;
 }
 
-/* Start and end offsets of all partitions of a topic; -1 where they are not known. One block for free(). */
-static struct brook_position *read_offsets(struct cli *cli, brook_admin *admin, const struct brook_topic *t)
-{
-    size_t n = t->partitions_count;
-    struct brook_position *positions = calloc(2 * n + 1, sizeof *positions);
-    if (!positions)
-        abort();
-    for (size_t i = 0; i < 2 * n; i++) {
-        positions[i].topic = t->name;
-        positions[i].partition = t->partitions[i % n].partition;
-        positions[i].offset = i < n ? BROOK_OFFSET_EARLIEST : BROOK_OFFSET_LATEST;
-    }
-    struct brook_error error = {0};
-    /* A partition without leader has no answer; the table then says so. */
-    brook_admin_list_offsets(admin, positions, NULL, 2 * n, cli->timeout_ms < 3000 ? cli->timeout_ms : 3000, &error);
-    for (size_t i = 0; i < 2 * n; i++)
-        if (positions[i].offset < 0)
-            positions[i].offset = -1;
-    return positions;
-}
-
-static json_t *ids_json(const int32_t *ids, size_t count)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, json_integer(ids[i]));
-    return list;
-}
-
-static json_t *topic_json(const struct brook_topic *t, const struct brook_position *offsets,
-                          const struct brook_config_entries *configs)
-{
-    json_t *partitions = json_array(), *settings = json_object();
-    for (size_t i = 0; i < t->partitions_count; i++) {
-        const struct brook_partition *p = &t->partitions[i];
-        json_array_append_new(
-            partitions, json_pack("{s:i,s:i,s:i,s:o,s:o,s:I,s:I}", "partition", p->partition, "leader", p->leader,
-                                  "leader_epoch", p->leader_epoch, "replicas",
-                                  ids_json(p->replicas, p->replicas_count), "isr", ids_json(p->isr, p->isr_count),
-                                  "start", (json_int_t)offsets[i].offset, "end",
-                                  (json_int_t)offsets[t->partitions_count + i].offset));
-    }
-    for (size_t i = 0; configs && i < configs->count; i++)
-        json_object_set_new(settings, configs->entries[i].key,
-                            json_pack("{s:s,s:b}", "value", configs->entries[i].value, "default",
-                                      configs->entries[i].is_default));
-    return json_pack("{s:s,s:s,s:o,s:o}", "topic", t->name, "topic_id", t->topic_id, "partitions", partitions,
-                     "settings", settings);
-}
-
-static void join_ids(const int32_t *ids, size_t count, char *text, size_t room)
-{
-    size_t n = 0;
-    text[0] = '\0';
-    for (size_t i = 0; i < count && n < room - 12; i++)
-        n += (size_t)snprintf(text + n, room - n, "%s%" PRId32, i ? "," : "", ids[i]);
-}
-
-static void topic_people(const struct brook_topic *t, const struct brook_position *offsets,
-                         const struct brook_config_entries *configs)
-{
-    printf("%s  id %s\n", t->name, t->topic_id);
-    const char *titles[] = {"  PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "START", "END"};
-    struct cli_table *table = cli_table_new(7, titles);
-    for (size_t i = 0; i < t->partitions_count; i++) {
-        const struct brook_partition *p = &t->partitions[i];
-        char number[16], leader[16], epoch[16], replicas[256], isr[256], start[24], end[24];
-        int64_t first = offsets[i].offset, last = offsets[t->partitions_count + i].offset;
-        snprintf(number, sizeof number, "  %" PRId32, p->partition);
-        snprintf(leader, sizeof leader, p->leader < 0 ? "none" : "%" PRId32, p->leader);
-        snprintf(epoch, sizeof epoch, "%" PRId32, p->leader_epoch);
-        join_ids(p->replicas, p->replicas_count, replicas, sizeof replicas);
-        join_ids(p->isr, p->isr_count, isr, sizeof isr);
-        snprintf(start, sizeof start, first < 0 ? "?" : "%" PRId64, first);
-        snprintf(end, sizeof end, last < 0 ? "?" : "%" PRId64, last);
-        const char *cells[] = {number, leader, epoch, replicas, isr, start, end};
-        cli_table_add(table, cells);
-    }
-    cli_table_print(table, stdout);
-    cli_table_free(table);
-    for (size_t i = 0; configs && i < configs->count; i++)
-        if (!configs->entries[i].is_default)
-            printf("  %s=%s\n", configs->entries[i].key, configs->entries[i].value);
-}
-
-static int describe_one(struct cli *cli, brook_admin *admin, const struct brook_topic *t)
-{
-    if (t->error.code)
-        return cli_fail(t->name, &t->error);
-    struct brook_error error = {0};
-    struct brook_config_entries *configs = NULL;
-    if (brook_admin_describe_config(admin, t->name, cli->timeout_ms, &configs, &error) < 0)
-        return cli_fail(t->name, &error);
-    struct brook_position *offsets = read_offsets(cli, admin, t);
-    int code = CLI_OK;
-    if (cli->json)
-        code = cli_print_json(topic_json(t, offsets, configs));
-    else
-        topic_people(t, offsets, configs);
-    free(offsets);
-    brook_config_entries_free(configs);
-    return code;
-}
-
-static int topic_describe(struct cli *cli)
-{
-    brook_admin *admin = cli_admin(cli);
-    if (!admin)
-        return CLI_FAILED;
-    int code = CLI_FAILED;
-    struct brook_cluster *cluster =
-        describe(cli, admin, (const char *const *)cli->arguments, (size_t)cli->arguments_count);
-    if (cluster) {
-        code = CLI_OK;
-        for (size_t i = 0; i < cluster->topics_count; i++)
-            if (describe_one(cli, admin, &cluster->topics[i]) != CLI_OK)
-                code = CLI_FAILED;
-    }
-    brook_cluster_free(cluster);
-    brook_admin_free(admin);
-    return code;
-}
-
 static const struct cli_option create_options[] = {
     {"partitions", "N", "how many partitions; default: the cluster's num.partitions", 'p'},
     {"replicas", "N", "copies of each partition; default: the cluster's default.replication.factor", 'r'},
@@ -339,19 +216,13 @@ const struct cli_command cmd_topic_create = {
     .group = "topic", .name = "create", .arguments = "NAME", .arguments_min = 1, .arguments_max = 1,
     .summary = "create a topic",
     .description = "Create a topic and wait until its partitions have leaders. Names are up to 200 of [A-Za-z0-9._-].",
-    .examples = "  brook topic create orders --partitions 12 --set retention.ms=86400000\n",
+    .examples = "  brook topic create orders --partitions 12 --replicas 3 --set min.insync.replicas=2\n",
     .options = create_options, .run = topic_create,
 };
 const struct cli_command cmd_topic_list = {
     .group = "topic", .name = "list", .arguments = "", .summary = "list topics",
     .description = "List all topics with their number of partitions.",
     .examples = "  brook topic list --json\n", .run = topic_list,
-};
-const struct cli_command cmd_topic_describe = {
-    .group = "topic", .name = "describe", .arguments = "NAME...", .arguments_min = 1, .arguments_max = -1,
-    .summary = "show leaders, replicas, offsets and settings of topics",
-    .description = "Show for each partition its leader, replicas, first offset and end, and the topic's own settings.",
-    .examples = "  brook topic describe orders\n", .run = topic_describe,
 };
 const struct cli_command cmd_topic_grow = {
     .group = "topic", .name = "grow", .arguments = "NAME", .arguments_min = 1, .arguments_max = 1,

@@ -432,6 +432,43 @@ static uint8_t *answer_list_offsets(const struct stub_request *q, struct arena *
     return render(q, &response, NULL, 0, ret_bytes);
 }
 
+/* The leader, and a follower that lacks one record. */
+static uint8_t *answer_describe_replicas(const struct stub_request *q, struct arena *a, size_t *ret_bytes)
+{
+    const Brook__DescribeReplicasRequest *asked = q->request->describe_replicas;
+    Brook__Response response = BROOK__RESPONSE__INIT;
+    Brook__DescribeReplicasResponse answer = BROOK__DESCRIBE_REPLICAS_RESPONSE__INIT;
+    answer.n_partitions = asked->n_partitions;
+    answer.partitions = arena_alloc(a, (asked->n_partitions + 1) * sizeof *answer.partitions);
+    for (size_t i = 0; i < asked->n_partitions; i++) {
+        Brook__PartitionReplicas *made = arena_alloc(a, sizeof *made);
+        struct partition *p = partition_of(topic_by_id(q->cluster, &asked->partitions[i]->topic_id),
+                                           asked->partitions[i]->partition);
+        brook__partition_replicas__init(made);
+        made->status = envelope_status(a, check_leader(q, p), NULL);
+        made->has_log_end_offset = made->has_high_watermark = made->has_log_start_offset = 1;
+        made->log_start_offset = 0;
+        made->log_end_offset = p ? p->end : -1;
+        made->high_watermark = p ? p->end - 1 : -1;
+        made->replicas = arena_alloc(a, 2 * sizeof *made->replicas);
+        for (int32_t k = 0; !made->status && k < 2; k++) {
+            Brook__ReplicaProgress *r = made->replicas[k] = arena_alloc(a, sizeof *r);
+            brook__replica_progress__init(r);
+            r->has_broker_id = r->has_in_sync = r->has_log_end_offset = r->has_lag = r->has_behind_ms = 1;
+            r->broker_id = k ? 77 : p->leader;
+            r->in_sync = !k;
+            r->log_end_offset = p->end - k;
+            r->lag = k;
+            r->behind_ms = 5 * k;
+            made->n_replicas++;
+        }
+        answer.partitions[i] = made;
+    }
+    response.body_case = BROOK__RESPONSE__BODY_DESCRIBE_REPLICAS;
+    response.describe_replicas = &answer;
+    return render(q, &response, NULL, 0, ret_bytes);
+}
+
 /* Batches from the one that holds `offset` on; the first one always, others while they fit. */
 static size_t pull_one(const struct partition *p, int64_t offset, size_t bytes_max, uint8_t **at,
                        size_t *room, size_t used)
@@ -511,6 +548,9 @@ uint8_t *stub_render_default(const struct stub_request *q, size_t *ret_bytes)
         break;
     case BROOK__REQUEST__BODY_PRODUCE:
         frame = answer_produce(q, a, ret_bytes);
+        break;
+    case BROOK__REQUEST__BODY_DESCRIBE_REPLICAS:
+        frame = answer_describe_replicas(q, a, ret_bytes);
         break;
     case BROOK__REQUEST__BODY_LIST_OFFSETS:
         frame = answer_list_offsets(q, a, ret_bytes);

@@ -81,6 +81,36 @@ struct brook_partition_name {
 int brook_admin_elect_leaders(brook_admin *admin, const struct brook_partition_name *partitions, size_t count,
                               bool unclean, int timeout_ms, struct brook_error *errors, struct brook_error *error);
 
+struct brook_replica {
+    int32_t broker_id;
+    bool is_in_sync;
+    int64_t end;       /* of its log, as the leader knows it; -1: not known */
+    int64_t lag;       /* records that it lacks; -1: not known */
+    int64_t behind_ms; /* since it had all; of one that never had, since this leader began */
+};
+struct brook_partition_replicas {
+    const char *topic;
+    int32_t partition;
+    struct brook_error error; /* BROOK_E_NO_LEADER, BROOK_E_TIMED_OUT, ...: nothing below is known then (-1) */
+    int32_t leader;           /* that answered */
+    int32_t leader_epoch;
+    int64_t start;          /* of the leader's log */
+    int64_t high_watermark; /* consumers see what is below it */
+    int64_t end;
+    const struct brook_replica *replicas; /* the leader among them */
+    size_t replicas_count;
+};
+struct brook_replicas {
+    const struct brook_partition_replicas *list;
+    size_t count;
+};
+/* How far the replicas of partitions are, asked of their leaders; answers in the order of `partitions`. A partition whose
+ * leader can not be asked has an error of its own, and 0 is returned all the same. -BROOK_E_ILLEGAL_NAME,
+ * -BROOK_E_INVALID, -BROOK_E_NOMEM. */
+int brook_admin_describe_replicas(brook_admin *admin, const struct brook_partition_name *partitions, size_t count,
+                                  int timeout_ms, struct brook_replicas **ret_replicas, struct brook_error *error);
+void brook_replicas_free(struct brook_replicas *replicas);
+
 struct brook_partition_plan {
     const char *topic;
     int32_t partition;

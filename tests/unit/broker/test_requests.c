@@ -201,6 +201,56 @@ START_TEST(a_leader_says_where_an_epoch_ends)
 }
 END_TEST
 
+static Brook__PartitionReplicas *describe_replicas(struct case_ *x, int32_t partition, int32_t current_epoch)
+{
+    Brook__Request request = BROOK__REQUEST__INIT;
+    Brook__DescribeReplicasRequest asked = BROOK__DESCRIBE_REPLICAS_REQUEST__INIT;
+    Brook__DescribeReplicasPartition entry = BROOK__DESCRIBE_REPLICAS_PARTITION__INIT, *entries = &entry;
+    entry.has_topic_id = entry.has_partition = entry.has_current_epoch = true;
+    entry.topic_id = envelope_bytes(x->t.bytes, 16);
+    entry.partition = partition;
+    entry.current_epoch = current_epoch;
+    asked.n_partitions = 1;
+    asked.partitions = &entries;
+    request.body_case = BROOK__REQUEST__BODY_DESCRIBE_REPLICAS;
+    request.describe_replicas = &asked;
+    Brook__Response *r = raw_ask(&x->c, &request, NULL, 0);
+    ck_assert_int_eq(raw_status(r), 0);
+    ck_assert_uint_eq(r->describe_replicas->n_partitions, 1);
+    return r->describe_replicas->partitions[0];
+}
+
+START_TEST(a_leader_says_how_far_replicas_are)
+{
+    struct case_ x;
+    uint8_t batch[4000];
+    begin(&x);
+    size_t bytes = raw_batch(batch, sizeof batch, 10, 20);
+    raw_send_produce(&x.c, &x.t, 0, BROOK__ACKS__ACKS_LEADER, batch, bytes);
+    ck_assert_int_eq(raw_status(raw_receive(&x.c)), 0);
+    Brook__PartitionReplicas *p = describe_replicas(&x, 0, -1);
+    ck_assert_ptr_null(p->status);
+    ck_assert_int_eq(p->leader_epoch, 1);
+    ck_assert_int_eq(p->log_start_offset, 0);
+    ck_assert_int_eq(p->high_watermark, 10);
+    ck_assert_int_eq(p->log_end_offset, 10);
+    ck_assert_uint_eq(p->n_replicas, 1);
+    ck_assert_int_eq(p->replicas[0]->broker_id, 1);
+    ck_assert(p->replicas[0]->in_sync);
+    ck_assert_int_eq(p->replicas[0]->log_end_offset, 10);
+    ck_assert_int_eq(p->replicas[0]->lag, 0);
+    ck_assert_int_eq(p->replicas[0]->behind_ms, 0);
+    ck_assert_int_eq(envelope_status_code(describe_replicas(&x, 0, 0)->status), BROOK_E_FENCED_EPOCH);
+    ck_assert_int_eq(envelope_status_code(describe_replicas(&x, 8, -1)->status), BROOK_E_UNKNOWN_PARTITION);
+    fake_cluster_set_leader(x.rig.cluster, "orders", 0, 2, 2);
+    fake_cluster_settle(x.rig.cluster);
+    p = describe_replicas(&x, 0, -1);
+    ck_assert_int_eq(envelope_status_code(p->status), BROOK_E_NOT_LEADER);
+    ck_assert_uint_eq(p->n_replicas, 0);
+    end(&x);
+}
+END_TEST
+
 /* ---- deleting records ---------------------------------------------------------------------------------- */
 
 #define NOT_GIVEN INT64_MIN
@@ -457,6 +507,7 @@ END_TEST
 SUITE_MAIN("broker/requests", SUITE_TEST(metadata_names_brokers_topics_and_leaders),
            SUITE_TEST(names_with_anything_in_them_are_refused),
            SUITE_TEST(offsets_are_found_at_both_ends_and_by_time), SUITE_TEST(a_leader_says_where_an_epoch_ends),
+           SUITE_TEST(a_leader_says_how_far_replicas_are),
            SUITE_TEST(a_lookup_outlives_its_client),
            SUITE_TEST(deleted_records_are_out_of_range_and_the_start_says_so),
            SUITE_TEST(an_unknown_request_is_answered),

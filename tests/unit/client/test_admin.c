@@ -283,6 +283,49 @@ START_TEST(offsets_are_asked_of_each_leader)
 }
 END_TEST
 
+START_TEST(replicas_are_described_by_each_leader)
+{
+    struct fixture f;
+    struct brook_replicas *all;
+    fixture_open(&f, 2, NULL, NULL);
+    stub_cluster_add_topic(f.cluster, "a", 3);
+    for (int32_t p = 0; p < 3; p++)
+        fill(f.cluster, "a", p, p + 2);
+    stub_cluster_set_leader(f.cluster, "a", 2, -1);
+    struct brook_partition_name names[] = {{"a", 0}, {"a", 1}, {"a", 2}, {"a", 3}, {"none", 0}};
+    int64_t begun_ms = clock_boot_ms();
+    ck_assert_int_eq(brook_admin_describe_replicas(f.admin, names, 5, WAIT_MS, &all, &f.error), 0);
+    ck_assert_int_lt(clock_boot_ms() - begun_ms, WAIT_MS); /* no leader is an answer */
+    ck_assert_uint_eq(all->count, 5);
+    for (int32_t p = 0; p < 2; p++) {
+        const struct brook_partition_replicas *one = &all->list[p];
+        ck_assert_str_eq(one->topic, "a");
+        ck_assert_int_eq(one->partition, p);
+        ck_assert_int_eq(one->error.code, 0);
+        ck_assert_int_eq(one->end, p + 2);
+        ck_assert_int_eq(one->high_watermark, p + 1);
+        ck_assert_uint_eq(one->replicas_count, 2);
+        ck_assert_int_eq(one->replicas[0].broker_id, one->leader);
+        ck_assert(one->replicas[0].is_in_sync && !one->replicas[1].is_in_sync);
+        ck_assert_int_eq(one->replicas[1].end, p + 1);
+        ck_assert_int_eq(one->replicas[1].lag, 1);
+        ck_assert_int_eq(one->replicas[1].behind_ms, 5);
+    }
+    ck_assert_int_eq(all->list[2].error.code, BROOK_E_NO_LEADER);
+    ck_assert_int_eq(all->list[2].end, -1);
+    ck_assert_uint_eq(all->list[2].replicas_count, 0);
+    ck_assert_int_eq(all->list[3].error.code, BROOK_E_UNKNOWN_PARTITION);
+    ck_assert_int_eq(all->list[4].error.code, BROOK_E_UNKNOWN_TOPIC);
+    brook_replicas_free(all);
+    names[1].partition = -1;
+    ck_assert_int_eq(brook_admin_describe_replicas(f.admin, names, 2, WAIT_MS, &all, &f.error), -BROOK_E_INVALID);
+    names[1].topic = "a/b";
+    ck_assert_int_eq(brook_admin_describe_replicas(f.admin, names, 2, WAIT_MS, &all, &f.error),
+                     -BROOK_E_ILLEGAL_NAME);
+    fixture_close(&f);
+}
+END_TEST
+
 START_TEST(offsets_follow_a_leader_and_wait_for_one)
 {
     struct fixture f;
@@ -536,7 +579,7 @@ SUITE_MAIN("client/admin", SUITE_TEST(a_topic_is_created_with_its_settings),
            SUITE_TEST(refusals_come_back_as_they_are),
            SUITE_TEST(a_lost_answer_to_a_change_is_not_asked_for_again), SUITE_TEST(the_cluster_is_described),
            SUITE_TEST(groups_and_settings_are_described), SUITE_TEST(offsets_are_asked_of_each_leader),
-           SUITE_TEST(offsets_follow_a_leader_and_wait_for_one),
+           SUITE_TEST(replicas_are_described_by_each_leader), SUITE_TEST(offsets_follow_a_leader_and_wait_for_one),
            SUITE_TEST(records_are_deleted_at_each_leader),
            SUITE_TEST(a_lost_answer_to_a_deletion_is_asked_for_again_where_that_does_no_harm),
            SUITE_TEST(elections_and_moves_answer_for_each_partition),

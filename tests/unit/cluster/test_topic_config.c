@@ -220,7 +220,7 @@ static const char *change(const char *old, const char *changes, bool *ret_change
             e->key = strdup(word);
         }
     }
-    int r = config_change_apply(&parsed[0], &parsed[1], &base, &next, ret_changed, &error);
+    int r = config_change_apply(&parsed[0], &parsed[1], &base, 2, &next, ret_changed, &error);
     size_t n = 0;
     text[0] = '\0';
     for (size_t i = 0; i < next.count; i++)
@@ -253,6 +253,10 @@ START_TEST(a_change_touches_what_it_names)
         {"", "retention.ms=x", NULL, false},
         {"", "retention.ms=1,retention.ms=1", NULL, false},
         {"", "retention.ms=1,retention.ms", NULL, false},
+        {"", "min.insync.replicas=2", "min.insync.replicas=2", true},
+        {"", "min.insync.replicas=3", NULL, false},
+        {"min.insync.replicas=3", "retention.ms=5", "min.insync.replicas=3,retention.ms=5", true},
+        {"min.insync.replicas=3", "min.insync.replicas=1", "min.insync.replicas=1", true},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         bool is_changed = false;
