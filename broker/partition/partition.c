@@ -141,7 +141,8 @@ static int64_t awaited_end(const struct partition *p, const struct partition_wai
 
 static bool is_over(const struct partition *p, const struct partition_waiter *w)
 {
-    return w->offset < awaited_end(p, w) || (w->heeds_deletions && p->deleted_start > w->known_start);
+    return w->offset < awaited_end(p, w) || (w->heeds_deletions && p->deleted_start > w->known_start) ||
+           (w->heeds_marks && p->high_watermark > w->known_mark);
 }
 
 static void release_waiters(struct partition *p, struct outbox *o)
@@ -229,10 +230,22 @@ bool partition_wait(struct partition *p, struct partition_waiter *w)
         if (w->next)
             w->next->previous = &w->next;
         p->waiters = w;
+        p->was_read |= w->end == PARTITION_VISIBLE_END;
         partition_want_flush(p);
     }
     pthread_mutex_unlock(&p->state);
     return wait;
+}
+
+bool partition_has_readers(struct partition *p)
+{
+    pthread_mutex_lock(&p->state);
+    bool has = p->was_read;
+    for (const struct partition_waiter *w = p->waiters; w && !has; w = w->next)
+        has = w->end == PARTITION_VISIBLE_END;
+    p->was_read = false;
+    pthread_mutex_unlock(&p->state);
+    return has;
 }
 
 void partition_unwait(struct partition *p, struct partition_waiter *w)

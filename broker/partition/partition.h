@@ -200,6 +200,8 @@ struct partition_waiter {
     enum partition_end end;
     bool heeds_deletions; /* or until a deletion has asked for a later start than known_start */
     int64_t known_start;
+    bool heeds_marks; /* or until the high watermark is beyond known_mark */
+    int64_t known_mark;
     struct inbox *inbox;
     struct inbox_item item;
     void (*wake)(struct partition_waiter *w); /* own loop */
@@ -209,6 +211,8 @@ struct partition_waiter {
  * already (or the partition is neither led nor followed here any more). `wake` runs once, on the waiter's loop: when
  * there is something, or when the role changed. It may register again from `wake`. */
 bool partition_wait(struct partition *p, struct partition_waiter *w);
+/* A follower's: whether consumers wait here, or have since it was asked last. */
+bool partition_has_readers(struct partition *p);
 /* Own loop. After this `wake` does not run any more (it is set to NULL). While `posted` is true the waiter's
  * item lies in the inbox all the same: its memory must stay, unused, until the inbox has run it (`posted` is
  * false then). */

@@ -52,6 +52,7 @@ struct partition {
     struct append_list queue;   /* to be written */
     struct append_list unacked; /* written, waiting for the high watermark; rising offsets */
     struct partition_waiter *waiters;
+    bool was_read; /* a consumer has waited since partition_has_readers() */
     struct inbox_item hand_over; /* asks a loop to drain */
     struct inbox *hand_over_to;  /* NULL: not posted */
 

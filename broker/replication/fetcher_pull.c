@@ -215,6 +215,8 @@ static void name(struct fetch_entry *e, Brook__PullRequest *body, Brook__PullPar
     entry->safe_end = pull.safe_end;
     entry->has_reached_epoch = entry->has_log_start = true;
     entry->log_start = pull.log_start;
+    entry->has_has_readers = true;
+    entry->has_readers = partition_has_readers(e->partition);
     entry->reached_epoch = pull.reached_epoch;
     entry->max_bytes = e->link->thread->fetchers->s.partition_bytes_max;
     e->pulled_offset = pull.offset;
