@@ -107,6 +107,14 @@ static void on_metadata(void *arg)
     look(arg);
 }
 
+/* The broker may be gone: somebody else leads what it led, or will soon. */
+static void on_lost(void *arg, int32_t broker_id, enum client_lane lane, const struct brook_error *why)
+{
+    brook_admin *admin = arg;
+    if (admin->question)
+        metadata_refresh(client_metadata(admin->client));
+}
+
 /* Whether the request may be sent again after this end of an attempt. */
 static bool may_repeat(const struct admin_question *q, int err)
 {
@@ -253,7 +261,8 @@ int brook_admin_new(const brook_config *config, brook_admin **ret_admin, struct 
     pthread_cond_init(&admin->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     admin->listener =
-        (struct client_listener){.channel_ready = on_channel, .metadata_changed = on_metadata, .arg = admin};
+        (struct client_listener){.channel_ready = on_channel, .channel_lost = on_lost, .metadata_changed = on_metadata,
+                                 .arg = admin};
     admin->again = client_timer_new(admin->client, on_again, admin);
     if (!admin->again) {
         client_free(admin->client);

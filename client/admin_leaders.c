@@ -83,6 +83,7 @@ static void take_failure(struct leaders_call *c, size_t place, int err, const st
         fail_partition(c, place, error->code, error->text);
     } else {
         p->state = LEADERS_WAITS;
+        metadata_refresh(client_metadata(c->admin->client)); /* it may be somebody else's by now */
     }
 }
 

@@ -80,6 +80,9 @@
       "Write statistics to the log callback at this interval. 0: never.")
 
 #define CONFIG_KEYS_CONSUMER(X) \
+    X(CLIENT_RACK, "client.rack", TEXT, "", 0, 0, NULL, \
+      "Where this consumer stands, as broker.rack says it of brokers, at most 255 bytes: it reads from a replica " \
+      "in that rack that is in sync, else from the leader.") \
     X(GROUP_ID, "group.id", TEXT, "", 0, 0, NULL, "The group that shares the topics; at most 100 bytes.") \
     X(GROUP_INSTANCE_ID, "group.instance.id", TEXT, "", 0, 0, NULL, \
       "Name of a static member, unique in its group: it keeps its partitions over a restart. Needs " \

@@ -101,6 +101,7 @@ static int start(struct brook_consumer *c, const brook_config *config, struct br
     int r = client_new(config, pool_bytes, &c->client, error);
     if (r < 0)
         return r;
+    settings.rack = config_text(client_config(c->client), CONFIG_CLIENT_RACK); /* a copy that stays */
     r = set_new(&settings, client_inbox(c->client), on_kick, &c->set);
     if (r < 0) {
         client_free(TAKE(c->client));

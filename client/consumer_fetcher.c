@@ -76,8 +76,11 @@ static void on_ready(void *arg, int32_t broker_id, enum client_lane lane)
 static void on_lost(void *arg, int32_t broker_id, enum client_lane lane, const struct brook_error *why)
 {
     struct consumer_fetcher *f = arg;
-    if (lane == CLIENT_LANE_PULLS)
+    if (lane == CLIENT_LANE_PULLS) {
+        set_lock(f->set);
         pullers_lost(f, broker_id);
+        set_unlock(f->set);
+    }
     f->needs_refresh = true;
     fetcher_again(f);
 }
@@ -152,9 +155,24 @@ static const struct metadata_partition *find_leader(struct consumer_fetcher *f, 
     if (m->leader_epoch != p->leader_epoch) {
         /* Somebody else leads now: whatever failed before may work there. */
         p->leader_epoch = m->leader_epoch;
+        p->nearest = -1;
         p->position.not_before_ms = 0;
     }
     return m->leader >= 0 ? m : NULL;
+}
+
+/* Whom to pull from: the leader, or the replica in our rack that it named. */
+static int32_t choose_broker(struct consumer_fetcher *f, struct consumer_partition *p, int32_t leader)
+{
+    int64_t now_ms = set_now_ms();
+    if (now_ms < p->stay_ms)
+        fetcher_wake_at(f, p->stay_ms);
+    if (p->nearest >= 0 && (now_ms >= p->nearest_ms || !metadata_broker(client_metadata(f->client), p->nearest)))
+        p->nearest = -1;
+    if (p->nearest < 0)
+        return leader;
+    fetcher_wake_at(f, p->nearest_ms);
+    return p->nearest;
 }
 
 static void attend_live(struct consumer_fetcher *f, struct consumer_partition *p)
@@ -176,7 +194,7 @@ static void attend_live(struct consumer_fetcher *f, struct consumer_partition *p
     }
     if (position->phase == POSITION_ASK_LOG && is_due)
         find_log(f, p, m->leader);
-    puller_join(f, p, m->leader, is_due && position->phase == POSITION_KNOWN && set_is_hungry(f->set, p));
+    puller_join(f, p, choose_broker(f, p, m->leader), is_due && position->phase == POSITION_KNOWN && set_is_hungry(f->set, p));
 }
 
 /* A topic that is no more need not be asked for ever again. Who still reads it asks for it anew. */

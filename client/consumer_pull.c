@@ -18,6 +18,11 @@
 #define PULL_BYTES_MIN ((size_t)64 << 10)
 #define BACKOFF_MS_MIN 50
 #define BACKOFF_MS_MAX 1000
+/* The leader is asked again after this long whether the replica in our rack is still the one to read from. */
+#define NEAREST_MS 60000
+/* After that replica has failed: for so long, doubled with each failure in a row, all is read from the leader. */
+#define STAY_MS_MIN 500
+#define STAY_MS_MAX 60000
 
 /* One request in flight. */
 struct pull {
@@ -87,11 +92,50 @@ void pullers_free(struct consumer_fetcher *f)
     }
 }
 
+/* ---- the replica in our rack ---- */
+
+/* The leader says that it is nearer. */
+static void go_near(struct consumer_fetcher *f, struct consumer_partition *p, int32_t broker_id)
+{
+    diag_log(client_diag(f->client), DIAG_INFO, "", "partition %s/%d: reading from broker %d, which is in rack %s",
+             p->topic, p->partition, broker_id, f->set->settings.rack);
+    p->nearest = broker_id;
+    p->nearest_ms = set_now_ms() + NEAREST_MS;
+}
+
+/* It failed: back to the leader, which knows. */
+static void go_back(struct consumer_fetcher *f, struct consumer_partition *p)
+{
+    diag_log(client_diag(f->client), DIAG_INFO, "", "partition %s/%d: reading from the leader again, not from broker %d",
+             p->topic, p->partition, p->nearest);
+    int64_t stay_ms = (int64_t)STAY_MS_MIN << (p->stays < 10 ? p->stays : 10);
+    p->stays++;
+    p->stay_ms = set_now_ms() + (stay_ms < STAY_MS_MAX ? stay_ms : STAY_MS_MAX);
+    p->nearest = -1;
+    f->needs_refresh = true;
+    set_mark(f->set, p);
+}
+
+static bool is_near(const struct consumer_partition *p)
+{
+    return p->puller && p->nearest == p->puller->broker_id;
+}
+
+static void all_go_back(struct consumer_puller *puller)
+{
+    struct consumer_partition *p;
+    DL_FOREACH2(puller->members, p, puller_next)
+    if (is_near(p))
+        go_back(puller->f, p);
+}
+
 void pullers_lost(struct consumer_fetcher *f, int32_t broker_id)
 {
     for (struct consumer_puller *puller = f->pullers; puller; puller = puller->next)
-        if (puller->broker_id == broker_id)
+        if (puller->broker_id == broker_id) {
             begin_session(puller);
+            all_go_back(puller);
+        }
 }
 
 /* ---- members ---- */
@@ -178,6 +222,8 @@ static void on_failure(struct consumer_puller *puller, int code)
     bool is_session = code == BROOK_E_UNKNOWN_PULL_SESSION || code == BROOK_E_BAD_PULL_SESSION_EPOCH;
     f->set->counters.pull_errors++;
     begin_session(puller);
+    if (!is_session)
+        all_go_back(puller);
     f->needs_refresh |= !is_session;
     int64_t delay_ms = is_session && puller->failures == 0 ? 0 : back_off(puller);
     puller->failures += is_session && puller->failures == 0;
@@ -253,6 +299,16 @@ static void take_partition(const struct pull *pull, const Brook__PulledPartition
         return;
     set_mark(f->set, p);
     int code = envelope_status_code(pulled->status);
+    bool is_elsewhere = is_near(p);
+    if (code != 0 && is_elsewhere) {
+        go_back(f, p);
+        return;
+    }
+    if (pulled->preferred_replica >= 0 && !is_elsewhere) {
+        p->named_offset = NAMED_NOWHERE;
+        go_near(f, p, pulled->preferred_replica);
+        return;
+    }
     if (code != 0) {
         if (code == BROOK_E_OFFSET_OUT_OF_RANGE) {
             p->range_first = pulled->log_start_offset;
@@ -264,6 +320,8 @@ static void take_partition(const struct pull *pull, const Brook__PulledPartition
             set_void_fetched(f->set, p);
         return;
     }
+    if (is_elsewhere)
+        p->stays = 0;
     if (pulled->has_high_watermark && pulled->high_watermark >= 0)
         p->high_watermark = pulled->high_watermark;
     if (pulled->records_bytes > 0)
@@ -342,9 +400,14 @@ static void on_pulled(void *arg, const struct channel_reply *reply)
 
 /* ---- requests ---- */
 
+static bool has_to_stay(const struct consumer_partition *p)
+{
+    return set_now_ms() < p->stay_ms;
+}
+
 static bool is_changed(const struct consumer_puller *puller, const struct consumer_partition *p)
 {
-    return !is_named(puller, p) || p->named_generation != p->generation ||
+    return p->named_stay != has_to_stay(p) || !is_named(puller, p) || p->named_generation != p->generation ||
            p->named_offset != p->position.offset || p->named_epoch != p->leader_epoch ||
            p->named_bytes != p->fetch_bytes;
 }
@@ -417,6 +480,7 @@ static void name(struct consumer_puller *puller, struct consumer_partition *p, B
     p->named_offset = p->position.offset;
     p->named_epoch = p->leader_epoch;
     p->named_bytes = p->fetch_bytes;
+    p->named_stay = has_to_stay(p);
     brook__pull_partition__init(entry);
     entry->has_topic_id = entry->has_partition = entry->has_offset = entry->has_max_bytes = true;
     entry->topic_id = envelope_bytes(p->id.topic_id, TOPIC_ID_BYTES);
@@ -425,6 +489,8 @@ static void name(struct consumer_puller *puller, struct consumer_partition *p, B
     entry->has_current_epoch = p->leader_epoch >= 0;
     entry->current_epoch = p->leader_epoch;
     entry->max_bytes = (uint32_t)p->fetch_bytes;
+    entry->has_stay = p->named_stay;
+    entry->stay = p->named_stay;
 }
 
 static int add_names(struct consumer_puller *puller, struct arena *arena, Brook__PullRequest *body)
@@ -500,6 +566,10 @@ static void fill_limits(struct consumer_puller *puller, size_t bytes, Brook__Pul
     body->max_wait_ms = is_first && !puller->is_sessionless ? 0 : (uint32_t)s->fetch_wait_ms;
     body->min_bytes = s->fetch_bytes_min;
     body->max_bytes = (uint32_t)bytes;
+    if (s->rack[0]) {
+        body->has_client_rack = true;
+        body->client_rack = envelope_text(s->rack);
+    }
 }
 
 static struct pull *take_pull(struct consumer_puller *puller)

@@ -18,7 +18,7 @@ void puller_join(struct consumer_fetcher *f, struct consumer_partition *p, int32
 void puller_leave(struct consumer_fetcher *f, struct consumer_partition *p);
 /* Send the pulls that are due. Takes and gives up the lock. */
 void pullers_send(struct consumer_fetcher *f);
-/* A connection for pulls was lost: its session with it. */
+/* A connection for pulls was lost, or could not be made: its session with it. [locked] */
 void pullers_lost(struct consumer_fetcher *f, int32_t broker_id);
 void pullers_free(struct consumer_fetcher *f);
 #endif

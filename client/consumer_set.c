@@ -199,6 +199,7 @@ static struct consumer_partition *partition_new(const char *topic, int32_t parti
     p->high_watermark = -1;
     p->range_first = p->range_end = -1;
     p->leader_epoch = -1;
+    p->nearest = -1;
     p->generation = 1;
     return p;
 }

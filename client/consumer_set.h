@@ -94,6 +94,10 @@ struct consumer_partition {
     uint32_t asking_generation; /* ... since this generation */
     size_t fetch_bytes;
     int32_t leader_epoch;
+    int32_t nearest;        /* the replica in our rack that the leader named; -1: read from the leader */
+    int64_t nearest_ms;     /* until then; after that the leader is asked again */
+    int64_t stay_ms;        /* until then no other replica is wanted: the last one failed ... */
+    unsigned stays;         /* ... so often in a row */
     struct consumer_puller *puller;
     struct consumer_partition *puller_prev, *puller_next;
     bool wants_records;
@@ -102,6 +106,7 @@ struct consumer_partition {
     int64_t named_offset;
     int32_t named_epoch;
     size_t named_bytes;
+    bool named_stay;
     uint64_t named_since; /* the first pull that named this generation: replies to earlier ones are void */
 
     /* What poll has to tell. */
@@ -126,6 +131,7 @@ struct consumer_settings {
     int fetch_wait_ms;
     int request_timeout_ms;
     enum reset_policy reset;
+    const char *rack; /* borrowed; "": none */
     bool check_crcs;
     bool auto_commit;
     int auto_commit_interval_ms;

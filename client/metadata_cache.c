@@ -11,7 +11,7 @@
 
 /* Between questions that nothing new made necessary: doubles from the first to the last. */
 #define AGAIN_MS_MIN 50
-#define AGAIN_MS_MAX 1000
+#define AGAIN_MS_MAX 250
 #define REQUEST_TIMEOUT_MS_MAX 10000
 #define PARTITIONS_MAX 100000
 

@@ -41,7 +41,8 @@ static void fail_attempt(brook_producer *p, struct produce_batch *batch, int cod
         batch->maybe = true;
     if (code == BROOK_E_CONNECT_FAILED)
         batch->attempts--; /* it never left */
-    if (advice == BROOK_ADVICE_REFRESH)
+    /* No answer at all may also mean that somebody else leads by now. */
+    if (advice == BROOK_ADVICE_REFRESH || advice == BROOK_ADVICE_UNKNOWN)
         metadata_refresh(client_metadata(p->client));
     if (producer_is_refused_number(code) && is_in_time(p, batch) && producer_retry_number(p, batch))
         return;

@@ -45,8 +45,19 @@ static void post_ready(struct cluster *c, const struct brook_error *error)
     inbox_post(c->events.inbox, &post->item);
 }
 
+static void tell_ready(const struct cluster *c, const char *why_not)
+{
+    if (!why_not)
+        diag_log(c->s.diag, DIAG_INFO, "", "ready again");
+    else
+        diag_log(c->s.diag, c->is_leaving ? DIAG_INFO : DIAG_WARN, "", "not ready: %s", why_not);
+}
+
 void cluster_set_ready(struct cluster *c, const char *why_not)
 {
+    bool is_news = c->has_said_ready && c->is_ready != !why_not; /* only this thread writes it by then */
+    if (is_news)
+        tell_ready(c, why_not);
     pthread_mutex_lock(&c->lock);
     c->is_ready = !why_not;
     if (why_not)

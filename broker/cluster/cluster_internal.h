@@ -32,6 +32,7 @@
 #define CLUSTER_RETRY_MS 500       /* after a read that failed */
 #define CLUSTER_VIEW_MS 5          /* between two views at least */
 #define CLUSTER_VIEW_SHARE 8       /* ... and so many times as long as it takes to make one */
+#define CLUSTER_VIEW_LATE_MS 200   /* a view waits for reads under way no longer than this */
 #define CLUSTER_TOMBSTONES_MS 100  /* between two looks at them */
 #define CLUSTER_CLOSE_MS 60000     /* until logs that do not close are left behind */
 #define CLUSTER_SESSION_CLOSE_MS 2000
@@ -106,6 +107,7 @@ struct cluster {
     bool is_reading_tombstones;
     bool served_is_due;
     int64_t view_ms; /* no view before */
+    int64_t late_view_ms; /* a view that is due comes by then, whatever is being read; 0: none is waited for */
     int64_t served_ms;
     int64_t tombstones_ms;
     int64_t reread_ms;

@@ -35,6 +35,14 @@ static void reader_settled(void *arg, int err)
     c->topics_are_due = false;
 }
 
+/* Leaders and followers change over as their state is read: what else was announced may be thousands of states. */
+static void state_was_read(void *arg, struct image_topic *topic, int32_t number)
+{
+    struct cluster *c = arg;
+    hosting_follow_one(c->hosting, topic, number);
+    c->view_is_due = true;
+}
+
 static void reader_met_odd(void *arg, const char *path, const struct brook_error *error)
 {
     struct cluster *c = arg;
@@ -66,7 +74,7 @@ int cluster_turn_new(struct cluster *c)
     int err = image_new(&c->s.topic_defaults, &c->image);
     if (err)
         return err;
-    struct state_reader_events reader_events = {reader_settled, reader_met_odd, c};
+    struct state_reader_events reader_events = {reader_settled, state_was_read, reader_met_odd, c};
     err = state_reader_new(c->coordinator, &c->inbox, c->image, &reader_events, &c->reader);
     if (err)
         return err;
@@ -344,19 +352,34 @@ static void post_view(const struct subscriber *to, struct view *view)
     inbox_post(to->inbox, &post->item);
 }
 
+/* While something is read all the time, clients still learn of new leaders. */
+static int64_t late_view_ms(struct cluster *c, int64_t now_ms)
+{
+    if (!c->views)
+        return INT64_MAX;
+    if (!c->late_view_ms)
+        c->late_view_ms = now_ms + CLUSTER_VIEW_LATE_MS;
+    return c->late_view_ms;
+}
+
 /* Not before everything was read once: an empty view would deny topics that exist. Not while stopping: the
  * loops that would take it come to their end. */
 static int64_t publish(struct cluster *c, int64_t now_ms)
 {
-    if (!c->view_is_due || (!c->views && !state_reader_is_complete(c->reader)) || c->is_draining ||
-        !state_reader_is_idle(c->reader))
+    if (!c->view_is_due || (!c->views && !state_reader_is_complete(c->reader)) || c->is_draining)
         return INT64_MAX;
+    if (!state_reader_is_idle(c->reader)) {
+        int64_t late_ms = late_view_ms(c, now_ms);
+        if (now_ms < late_ms)
+            return late_ms;
+    }
     if (now_ms < c->view_ms)
         return c->view_ms;
     struct view *view = make_view(c);
     if (!view)
         return now_ms + CLUSTER_RETRY_MS;
     c->view_is_due = false;
+    c->late_view_ms = 0;
     /* What is expensive is done less often. */
     int64_t took_ms = clock_boot_ms() - now_ms;
     c->view_ms = now_ms + CLUSTER_VIEW_MS + (took_ms > 0 ? CLUSTER_VIEW_SHARE * took_ms : 0);
@@ -447,7 +470,9 @@ int64_t cluster_turn(struct cluster *c, int64_t now_ms)
         c->view_is_due = true;
     }
     follow_changed(c);
+    next = sooner(next, hosting_retry_roles(c->hosting, c->image, now_ms));
     if (!c->is_draining && !c->has_failed) {
+        next = sooner(next, isr_writer_tick(c->isr_writer, now_ms));
         next = sooner(next, give_up_unwanted(c, now_ms));
         next = sooner(next, controller_driver_run(c->controller, now_ms));
         if (c->is_registered && state_reader_is_idle(c->reader))
@@ -461,7 +486,10 @@ int64_t cluster_turn(struct cluster *c, int64_t now_ms)
     next = sooner(next, publish(c, now_ms));
     next = sooner(next, petitions_tick(c->petitions, now_ms, state_reader_is_idle(c->reader)));
     next = sooner(next, intents_tick(c->intents, now_ms, view_is_current(c)));
+    if (isr_writer_take_look(c->isr_writer))
+        hosting_look_soon(c->hosting, now_ms);
     next = sooner(next, hosting_tick(c->hosting, now_ms));
+    next = sooner(next, isr_writer_send(c->isr_writer, now_ms));
     judge_readiness(c);
     return next;
 }

@@ -128,7 +128,8 @@ int64_t hosting_clean_from(const struct hosting *hosting)
 void hosting_set_broker_epoch(struct hosting *hosting, int64_t broker_epoch)
 {
     hosting->broker_epoch = broker_epoch;
-    hosting->clean_from = broker_epoch; /* the next registration of this very process has lost nothing */
+    /* The next registration of this very process has lost nothing; but for what was found lost. */
+    hosting->clean_from = hosting->has_lost_records ? -1 : broker_epoch;
 }
 
 /* ---- the table -------------------------------------------------------------------------------------- */
@@ -340,15 +341,22 @@ static void mark_unassigned(struct hosted *h, const struct image_topic *topic)
                                   : "the partition is not assigned to this broker");
 }
 
+/* Moved away: what it led or followed ends at once. */
+static void part_with(struct hosting *hosting, const struct image_topic *topic, int32_t number)
+{
+    struct hosted *h = find(hosting, topic->name, number);
+    if (h && !is_going(h) && topic_id_equal(&h->topic_id, &topic->node.topic_id))
+        mark_unassigned(h, topic);
+}
+
 void hosting_follow_one(struct hosting *hosting, const struct image_topic *topic, int32_t number)
 {
     if (!hosting->is_opened || hosting->is_closing || number >= topic->node.partitions_count)
         return;
     if (is_assigned(hosting, &topic->node.replicas[number]))
-        return follow_partition(hosting, topic, number);
-    struct hosted *h = find(hosting, topic->name, number);
-    if (h && h->status == HOSTED_OPEN && topic_id_equal(&h->topic_id, &topic->node.topic_id))
-        mark_unassigned(h, topic);
+        follow_partition(hosting, topic, number);
+    else
+        part_with(hosting, topic, number);
 }
 
 void hosting_follow(struct hosting *hosting, const struct image_topic *topic)

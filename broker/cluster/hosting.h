@@ -33,6 +33,7 @@ struct replica;
 #define HOSTING_CHECKPOINT_MS 60000
 #define HOSTING_CLEAN_RETRY_MS 300000 /* until a log that could not be compacted is tried again */
 #define HOSTING_RETRY_MS 30000        /* until a partition that could not be opened is tried again */
+#define HOSTING_ROLES_MS 500          /* between two tries to take roles that could not be taken */
 #define HOSTING_OFFLINE_CHECK_MS 1000 /* between two looks for logs that take no appends any more */
 #define HOSTING_SPACE_MS 1000         /* between two looks at the room that the data directories have */
 #define HOSTING_PROGRESS_MS 5000      /* between two lines about how far recovery is */
@@ -113,8 +114,12 @@ struct partition *hosting_find(struct hosting *hosting, const struct image_topic
 struct replica *hosting_find_replica(struct hosting *hosting, const struct image_topic *topic, int32_t number);
 /* Bytes per second that replicas here may take in while they catch up; 0: no limit. */
 void hosting_set_quota(struct hosting *hosting, int64_t bytes_per_s);
+/* Look at the in-sync replicas of everything led here, in a few milliseconds. */
+void hosting_look_soon(struct hosting *hosting, int64_t now_ms);
 /* Brokers came, went or moved. */
 void hosting_take_brokers(struct hosting *hosting, const struct image *image);
+/* Try again what could not be done when a state was followed. Returns when to call again. */
+int64_t hosting_retry_roles(struct hosting *hosting, const struct image *image, int64_t now_ms);
 /* Whether it is followed here. */
 bool hosting_follows(struct hosting *hosting, const struct image_topic *topic, int32_t number);
 /* How far the log of a partition without a leader goes, once the state that says so is in force here, in this

@@ -99,6 +99,8 @@ static void compare_with_before(struct hosted *h)
     int64_t end = log_end_offset(h->log);
     if (end < h->end_before) {
         h->barred_epoch = h->epoch_before;
+        h->hosting->has_lost_records = true;
+        h->hosting->clean_from = -1;
         diag_log(h->hosting->diag, DIAG_ERROR, hosted_subject(h, h->epoch_before, subject),
                  "%" PRId64 " records from offset %" PRId64
                  " on were lost: not led before there is a new leader epoch, as a restart brings one",

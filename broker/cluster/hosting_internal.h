@@ -78,7 +78,8 @@ struct hosted {
     struct replica *replica;     /* OPEN: its part in replication */
     int32_t followed;            /* the leader that the fetcher was told; -1: none */
     int64_t followed_as;         /* with this broker epoch */
-    bool is_follow_due;          /* the leader's address is not known yet, or the fetcher was not told */
+    bool is_role_due;            /* the role could not be taken, the leader's address is not known yet, or the fetcher
+                                  * was not told */
     struct log_settings log_settings; /* in force */
     struct durability durability;     /* likewise, once `is_durability_set` */
     bool is_durability_set;
@@ -121,6 +122,7 @@ struct hosting {
     struct hosted *table;
     int64_t broker_epoch;
     int64_t clean_from;
+    bool has_lost_records; /* a log of this process came back shorter than it was */
 
     size_t opening; /* entries with an open job under way */
     size_t leaving;
@@ -143,6 +145,8 @@ struct hosting {
     int64_t next_cleaning_ms;
     int64_t next_progress_ms;
     int64_t next_lag_ms;
+    int64_t next_roles_ms;
+    bool has_roles_due; /* of some partition */
     int64_t began_ms;              /* to open what was found */
     _Atomic int64_t bytes_scanned; /* by recovery, since then */
 };

@@ -2,11 +2,15 @@
  * fetchers are told, and people.
  */
 #include "broker/cluster/hosting_internal.h"
+#include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 #include "proto/base/diag.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define LOOK_SOON_MS 20
 
 static void tell_role(const struct hosted *h, int32_t epoch, const char *what, int32_t broker_id)
 {
@@ -30,7 +34,7 @@ static void ended_leading(struct hosted *h, const char *why)
 
 static void stop_fetching(struct hosted *h)
 {
-    h->is_follow_due = false;
+    h->is_role_due = false;
     if (h->followed < 0)
         return;
     h->followed = -1;
@@ -57,18 +61,23 @@ static const struct image_broker *find_broker(const struct image *image, int32_t
     return NULL;
 }
 
+/* What could not be done now is tried again, a little later. */
+static void try_again(struct hosted *h)
+{
+    h->is_role_due = h->hosting->has_roles_due = true;
+}
+
 /* The leader may not be registered at this moment: its address comes with it. */
 static void start_fetching(struct hosted *h, const struct image *image, int32_t leader, int32_t leader_epoch)
 {
     struct hosting *hosting = h->hosting;
     const struct image_broker *broker = find_broker(image, leader);
-    h->is_follow_due = true;
     if (!broker)
-        return;
+        return try_again(h);
     struct fetcher_leader at = {leader, broker->node.host, (uint16_t)broker->node.port};
     if (fetchers_follow(hosting->fetchers, h->replica, &at, leader_epoch, hosting->broker_epoch) < 0)
-        return;
-    h->is_follow_due = false;
+        return try_again(h);
+    h->is_role_due = false;
     h->followed = leader;
     h->followed_as = hosting->broker_epoch;
 }
@@ -98,6 +107,8 @@ static void change(struct hosted *h, const struct image_topic *topic, const stru
     } else if (step->duty == REPLICA_FOLLOW && marks.is_follower) {
         tell_role(h, step->leader_epoch, "following", step->leader);
         start_fetching(h, topic->image, step->leader, step->leader_epoch);
+    } else if (step->duty == REPLICA_LEAD || step->duty == REPLICA_FOLLOW) {
+        try_again(h);
     }
 }
 
@@ -138,6 +149,7 @@ void hosted_follow_role(struct hosted *h, const struct image_topic *topic)
                                       .replicas = &topic->node.replicas[h->number],
                                       .broker_epoch = hosting->broker_epoch,
                                       .is_assigned = true,
+                                      .is_again = h->epoch_before >= state.leader_epoch,
                                       .min_in_sync = topic->config.min_insync_replicas,
                                       .now_ms = clock_boot_ms()};
     replica_set_catching_up(h->replica, !is_in_sync(hosting, &state));
@@ -146,7 +158,7 @@ void hosted_follow_role(struct hosted *h, const struct image_topic *topic)
         return refuse(h, &state);
     if (verdict == REPLICA_CHANGE)
         change(h, topic, &step);
-    else if (step.duty == REPLICA_FOLLOW && (h->is_follow_due || h->followed_as != hosting->broker_epoch))
+    else if (step.duty == REPLICA_FOLLOW && (h->is_role_due || h->followed_as != hosting->broker_epoch))
         start_fetching(h, topic->image, step.leader, step.leader_epoch);
     if (step.duty == REPLICA_LEAD) {
         take_brokers(h, topic->image, news.replicas);
@@ -154,15 +166,44 @@ void hosted_follow_role(struct hosted *h, const struct image_topic *topic)
     }
 }
 
-void hosting_take_brokers(struct hosting *hosting, const struct image *image)
+/* The topic in the image that the partition is of, if it is open and wanted. */
+static const struct image_topic *topic_of(const struct hosted *h, const struct image *image)
 {
+    if (h->status != HOSTED_OPEN || h->is_unwanted)
+        return NULL;
+    const struct image_topic *topic = image_find(image, h->topic);
+    bool is_it = topic && topic_id_equal(&topic->node.topic_id, &h->topic_id) &&
+                 h->number < topic->node.partitions_count;
+    return is_it ? topic : NULL;
+}
+
+static void follow_roles(struct hosting *hosting, const struct image *image, bool only_due)
+{
+    if (hosting->is_closing)
+        return;
+    hosting->has_roles_due = false;
     for (struct hosted *h = hosting->table; h; h = h->hh.next) {
-        const struct image_topic *topic = h->status == HOSTED_OPEN ? image_find(image, h->topic) : NULL;
-        if (topic && topic_id_equal(&topic->node.topic_id, &h->topic_id) &&
-            h->number < topic->node.partitions_count && !h->is_unwanted &&
-            (h->led_epoch >= 0 || h->followed >= 0 || h->is_follow_due))
+        bool has_role = h->led_epoch >= 0 || h->followed >= 0;
+        const struct image_topic *topic = h->is_role_due || (has_role && !only_due) ? topic_of(h, image) : NULL;
+        if (topic)
             hosted_follow_role(h, topic);
     }
+}
+
+void hosting_take_brokers(struct hosting *hosting, const struct image *image)
+{
+    follow_roles(hosting, image, false);
+}
+
+int64_t hosting_retry_roles(struct hosting *hosting, const struct image *image, int64_t now_ms)
+{
+    if (!hosting->has_roles_due)
+        return INT64_MAX;
+    if (now_ms < hosting->next_roles_ms)
+        return hosting->next_roles_ms;
+    hosting->next_roles_ms = now_ms + HOSTING_ROLES_MS;
+    follow_roles(hosting, image, true);
+    return hosting->has_roles_due ? hosting->next_roles_ms : INT64_MAX;
 }
 
 /* ---- the in-sync replicas ------------------------------------------------------------------------------- */
@@ -185,6 +226,12 @@ int64_t hosting_check_lag(struct hosting *hosting, int64_t now_ms)
         if (h->status == HOSTED_OPEN && h->led_epoch >= 0)
             look(h);
     return hosting->next_lag_ms;
+}
+
+void hosting_look_soon(struct hosting *hosting, int64_t now_ms)
+{
+    if (now_ms + LOOK_SOON_MS < hosting->next_lag_ms)
+        hosting->next_lag_ms = now_ms + LOOK_SOON_MS;
 }
 
 void hosting_set_quota(struct hosting *hosting, int64_t bytes_per_s)
@@ -216,6 +263,32 @@ static void end_cut(void *arg, struct partition *p)
     pthread_mutex_unlock(&dir_of(arg, p)->lock);
 }
 
+/* All of the list that lie in that directory. */
+static int keep_starts_in(struct host_dir *dir, struct data_dir_start *list, struct partition *const *partitions,
+                          const int64_t *starts, size_t count)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < count; i++)
+        if (partition_owner(partitions[i]) == dir)
+            list[n++] = (struct data_dir_start){partition_topic(partitions[i]), partition_number(partitions[i]), starts[i]};
+    if (!n)
+        return 0;
+    pthread_mutex_lock(&dir->lock);
+    int err = data_dir_raise_starts(dir->dir, list, n);
+    pthread_mutex_unlock(&dir->lock);
+    return err;
+}
+
+static int keep_starts(void *arg, struct partition *const *partitions, const int64_t *starts, size_t count)
+{
+    struct hosting *hosting = arg;
+    AUTO_FREE struct data_dir_start *list = calloc(count, sizeof *list);
+    int err = list ? 0 : -BROOK_E_NOMEM;
+    for (size_t i = 0; i < hosting->dirs_count && !err; i++)
+        err = keep_starts_in(&hosting->dirs[i], list, partitions, starts, count);
+    return err;
+}
+
 int hosting_start_replication(struct hosting *hosting, const struct hosting_settings *settings)
 {
     const struct hosting_replication *r = &settings->replication;
@@ -235,6 +308,7 @@ int hosting_start_replication(struct hosting *hosting, const struct hosting_sett
                                               .diag = settings->diag,
                                               .begin_cut = begin_cut,
                                               .end_cut = end_cut,
+                                              .keep_starts = keep_starts,
                                               .arg = hosting};
     return fetchers_new(&fetchers, &hosting->fetchers);
 }

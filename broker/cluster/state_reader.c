@@ -171,6 +171,16 @@ static void brokers_listed(void *arg, const struct coordinator_reply *reply)
 
 /* ---- topics ----------------------------------------------------------------------------------------- */
 
+static void take_state(struct state_reader *r, struct image_topic *topic, int32_t number,
+                       const struct znode_state *state, int32_t version)
+{
+    int32_t before = topic->partitions[number].version;
+    if (image_set_state(topic, number, state, version))
+        fail(r, -BROOK_E_NOMEM);
+    else if (version != before)
+        r->events.state(r->events.arg, topic, number);
+}
+
 static void state_read(void *arg, const struct coordinator_reply *reply)
 {
     int32_t number;
@@ -186,8 +196,8 @@ static void state_read(void *arg, const struct coordinator_reply *reply)
             image_set_state(topic, number, NULL, -1);
         else if (!reply->err && znode_decode_state(reply->data, reply->data_bytes, &state, &error))
             say_odd(r, path_partition_state(&path, step->name, number), &error);
-        else if (!reply->err && image_set_state(topic, number, &state, reply->stat.version))
-            fail(r, -BROOK_E_NOMEM);
+        else if (!reply->err)
+            take_state(r, topic, number, &state, reply->stat.version);
     }
     step_release(step);
 }

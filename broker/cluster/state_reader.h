@@ -18,6 +18,8 @@ struct state_reader_events {
     /* Nothing is under way any more. `err`: 0, or what the first read that failed said: then everything has
      * to be read again some time. */
     void (*settled)(void *arg, int err);
+    /* A partition's state is another than before. Others of the topic may still be on their way. */
+    void (*state)(void *arg, struct image_topic *topic, int32_t number);
     /* A znode that makes no sense, or settings that can not be used: what was known is kept. */
     void (*odd)(void *arg, const char *path, const struct brook_error *error);
     void *arg;

@@ -1,5 +1,6 @@
 /* DeleteRecords: a partition's start offset rises. It is written to the disk before it is answered, so a disk thread
- * does it; a request's partitions one after the other.
+ * does it; a request's partitions one after the other. Then the answer waits until the other replicas in sync have
+ * done the same: whoever leads next must not show again what was deleted.
  */
 #include "broker/handlers/handlers.h"
 
@@ -7,8 +8,13 @@
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 
+#include <inttypes.h>
+
 struct entry {
+    struct deletion *deletion;
     struct partition *partition; /* a reference until it is done; NULL: refused */
+    int32_t leader_epoch;
+    struct partition_waiter waiter;
     int64_t before;
     int64_t start;
     struct brook_error error;
@@ -20,6 +26,8 @@ struct deletion {
     bool validate_only;
     int64_t expires_ns; /* the client has given up then. 0: never */
     uint32_t count;
+    uint32_t pending; /* entries that wait for other replicas, and one while they are looked at */
+    bool is_time;
     struct entry entries[];
 };
 
@@ -72,12 +80,104 @@ static void delete_all(struct disk_work *work)
     }
 }
 
+/* ---- the other replicas -------------------------------------------------------------------------------- */
+
+static void one_is_done(struct deletion *d)
+{
+    if (--d->pending == 0)
+        finish(d);
+}
+
+/* Deleted here, but not everywhere. To delete up to an offset again does no harm; "all there is" would take what came
+ * meanwhile. */
+static void fail_half_way(struct entry *e, int code, const char *why)
+{
+    brook_error_set(&e->error, e->before < 0 ? BROOK_E_OUTCOME_UNKNOWN : code,
+                    "partition %s/%d: records below %" PRId64 " are deleted at the leader, but %s",
+                    partition_topic(e->partition), partition_number(e->partition), e->start, why);
+}
+
+/* Returns whether nothing is left to wait for; if that is a failure, the entry says so. */
+static bool is_replicated(struct entry *e)
+{
+    struct partition_marks marks;
+    partition_marks(e->partition, &marks);
+    if (!marks.is_leader || marks.leader_epoch != e->leader_epoch)
+        fail_half_way(e, BROOK_E_NOT_LEADER, "another one came before all replicas in sync had done the same");
+    else if (marks.replicated_start < e->start && !e->deletion->is_time)
+        return false;
+    else if (marks.replicated_start < e->start)
+        fail_half_way(e, BROOK_E_TIMED_OUT, "not yet at all replicas in sync");
+    return true;
+}
+
+/* Look again, or wait for the replicas. */
+static void wait_for_replicas(struct entry *e)
+{
+    while (!is_replicated(e))
+        if (partition_wait(e->partition, &e->waiter))
+            return;
+    partition_unref(TAKE(e->partition));
+    one_is_done(e->deletion);
+}
+
+static void on_moved(struct partition_waiter *w)
+{
+    wait_for_replicas(CONTAINER_OF(w, struct entry, waiter));
+}
+
+static void on_time(struct request *r)
+{
+    struct deletion *d = r->state;
+    uint32_t count = d->count;
+    d->is_time = true;
+    d->pending++;
+    for (uint32_t i = 0; i < count; i++) {
+        struct entry *e = &d->entries[i];
+        if (!e->partition)
+            continue;
+        partition_unwait(e->partition, &e->waiter);
+        e->waiter.wake = on_moved;
+        if (!e->waiter.posted) /* else it is about to look again */
+            wait_for_replicas(e);
+    }
+    one_is_done(d);
+}
+
+static void set_deadline(struct deletion *d)
+{
+    struct request *r = d->request;
+    int64_t longest_ns = (int64_t)r->loop->settings->request_timeout_ms_max * 1000000;
+    int64_t now_ns = clock_boot_ns(), left_ns = d->expires_ns ? d->expires_ns - now_ns : longest_ns;
+    if (left_ns > longest_ns)
+        left_ns = longest_ns;
+    r->state = d;
+    r->on_deadline = on_time;
+    request_set_deadline(r, now_ns + left_ns / 10 * 9); /* the answer has a way to go, too */
+}
+
 static void deleted(struct disk_work *work)
 {
     struct deletion *d = CONTAINER_OF(work, struct deletion, work);
-    for (uint32_t i = 0; i < d->count; i++)
-        partition_unref(TAKE(d->entries[i].partition));
-    finish(d);
+    d->pending = 1;
+    set_deadline(d);
+    for (uint32_t i = 0; i < d->count; i++) {
+        struct entry *e = &d->entries[i];
+        if (!e->partition)
+            continue;
+        e->waiter = (struct partition_waiter){.offset = e->start - 1,
+                                              .end = PARTITION_REPLICATED_START,
+                                              .inbox = d->request->loop->inbox,
+                                              .wake = on_moved};
+        d->pending++;
+        if (d->validate_only || e->error.code) {
+            partition_unref(TAKE(e->partition));
+            d->pending--;
+        } else {
+            wait_for_replicas(e);
+        }
+    }
+    one_is_done(d);
 }
 
 /* ---- the request --------------------------------------------------------------------------------------- */
@@ -95,6 +195,7 @@ static void look(struct request *r, struct entry *e, const Brook__DeleteRecordsP
         return;
     }
     e->before = asked->before_offset;
+    partition_is_leader(p, &e->leader_epoch);
     e->partition = partition_ref(p);
 }
 
@@ -117,7 +218,9 @@ void handle_delete_records(struct request *r)
     d->expires_ns = r->expires_ns;
     d->count = (uint32_t)asked->n_partitions;
     d->work = (struct disk_work){.run = delete_all, .done = deleted};
-    for (uint32_t i = 0; i < d->count; i++)
+    for (uint32_t i = 0; i < d->count; i++) {
+        d->entries[i].deletion = d;
         look(r, &d->entries[i], asked->partitions[i]);
+    }
     r->loop->ops->submit(r->loop, &d->work);
 }

@@ -23,8 +23,8 @@ void handle_elect_leaders(struct request *r);
 void handle_reassign(struct request *r);
 void handle_list_reassignments(struct request *r);
 void handle_epoch_end(struct request *r);
-void handle_describe_replicas(struct request *r);
 void handle_init_producer(struct request *r);
+void handle_describe_replicas(struct request *r);
 void handle_delete_records(struct request *r);
 void handle_alter_configs(struct request *r);
 

@@ -159,6 +159,9 @@ static int find_session(struct request *r, const Brook__PullRequest *asked, stru
         return brook_error_set(error, BROOK_E_NOMEM, "out of memory for a pull session");
     s->replica_id = asked->replica_id;
     s->broker_epoch = asked->broker_epoch;
+    size_t rack_bytes = asked->client_rack.len;
+    if (rack_bytes > 0 && rack_bytes < PULL_RACK_BYTES) /* without memory for it it stays at the leader */
+        s->rack = strndup((const char *)asked->client_rack.data, rack_bytes);
     *ret = s;
     return 0;
 }

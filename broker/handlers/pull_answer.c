@@ -4,6 +4,7 @@
 #include "broker/replication/replica.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #define MS ((int64_t)1000000)
 /* Looks at one entry that keeps changing under our eyes. */
@@ -91,6 +92,17 @@ static void add_error(struct answer *a, struct pull_entry *e, const struct brook
     pull_entry_make_ready(e);
 }
 
+/* ---- finding ------------------------------------------------------------------------------------------- */
+
+static int find(const struct pull_session *s, const struct pull_entry *e, int32_t current_epoch,
+                const struct view_topic **ret_topic, struct partition **ret_partition, struct brook_error *error)
+{
+    ProtobufCBinaryData topic_id = envelope_bytes((uint8_t *)(uintptr_t)e->key.topic_id, sizeof e->key.topic_id);
+    return s->replica_id >= 0
+               ? request_find_led(s->loop, &topic_id, e->key.partition, current_epoch, ret_topic, ret_partition, error)
+               : request_find_read(s->loop, &topic_id, e->key.partition, current_epoch, ret_topic, ret_partition, error);
+}
+
 /* ---- looking at one entry ------------------------------------------------------------------------------ */
 
 static void add_range(struct answer *a, struct pull_entry *e, const struct partition_marks *marks,
@@ -106,10 +118,21 @@ static void add_range(struct answer *a, struct pull_entry *e, const struct parti
     pull_entry_make_ready(e); /* to the end: should this answer not be sent, others come first in the next */
 }
 
+/* Followers may be behind the leader, or have begun later: only the leader may say that an offset is out of range. */
+static void say_not_here(const struct view_topic *topic, const struct pull_entry *e,
+                         const struct partition_marks *marks, struct brook_error *error)
+{
+    brook_error_set(error, BROOK_E_OFFSET_NOT_AVAILABLE,
+                    "partition %s/%d: this follower holds offsets %" PRId64 " to %" PRId64 ", not %" PRId64, topic->name,
+                    e->key.partition, marks->log_start, marks->log_end, e->offset);
+}
+
 static void say_out_of_range(const struct view_topic *topic, const struct pull_entry *e,
                              const struct partition_marks *marks, struct brook_error *error)
 {
-    if (e->offset < marks->log_start)
+    if (marks->is_follower)
+        say_not_here(topic, e, marks, error);
+    else if (e->offset < marks->log_start)
         brook_error_set(error, BROOK_E_OFFSET_OUT_OF_RANGE,
                         "partition %s/%d: offset %" PRId64 " is below the log's start %" PRId64, topic->name,
                         e->key.partition, e->offset, marks->log_start);
@@ -184,7 +207,8 @@ static int note_position(struct pull_entry *e, struct replica *replica, int64_t 
                                      .offset = e->offset,
                                      .last_epoch = e->last_epoch,
                                      .safe_end = e->safe_end,
-                                     .reached_epoch = e->reached_epoch};
+                                     .reached_epoch = e->reached_epoch,
+                                     .log_start = e->log_start};
     return replica ? replica_pull(replica, &pull, now_ns / MS) : -BROOK_E_NOT_LEADER;
 }
 
@@ -203,8 +227,17 @@ static int take_note(struct pull_entry *e, const struct view_topic *topic, const
     return r;
 }
 
+static void refresh(struct pull_entry *e, struct partition *p, struct replica *replica)
+{
+    struct partition_marks marks;
+    note_position(e, replica, e->session->loop->now_ns);
+    partition_marks(p, &marks);
+    if (marks_have_moved(e, &marks))
+        pull_entry_set_unsent(e, true);
+}
+
 /* Whoever still waits has all that there is: it counts as having asked again. A session names only what changed, so
- * this stands for the pulls that would have named the rest. */
+ * this stands for the pulls that would have named the rest. Marks that have moved since are told with the answer. */
 void pull_refresh(struct pull_session *s)
 {
     if (s->replica_id < 0 || s->loop->now_ns - s->refreshed_ns < PULL_REFRESH_MS * MS)
@@ -218,7 +251,7 @@ void pull_refresh(struct pull_session *s)
         struct partition *p;
         if (e->waits_for && e->is_noted &&
             request_find_led(s->loop, &topic_id, e->key.partition, e->current_epoch, &topic, &p, NULL) == 0)
-            note_position(e, topic->partitions[e->key.partition].replica, s->loop->now_ns);
+            refresh(e, p, topic->partitions[e->key.partition].replica);
     }
 }
 
@@ -232,6 +265,66 @@ static void tell_start(struct answer *a, struct pull_entry *e, const struct part
     a->has_news = true;
 }
 
+/* Whoever deleted records waits until the followers in sync have done so too. */
+static void tell_deletion(struct answer *a, struct pull_entry *e, const struct partition_marks *marks)
+{
+    if (a->session->replica_id < 0 || marks->deleted_start <= e->sent_log_start)
+        return;
+    pull_entry_set_unsent(e, true);
+    a->has_news = true;
+}
+
+/* Consumers that read from the follower wait for the high watermark. */
+static void tell_mark(struct answer *a, struct pull_entry *e, const struct partition_marks *marks)
+{
+    if (a->session->replica_id < 0 || !e->has_readers || marks->high_watermark <= e->sent_high_watermark)
+        return;
+    pull_entry_set_unsent(e, true);
+    a->has_news = true;
+}
+
+/* ---- racks --------------------------------------------------------------------------------------------- */
+
+static bool is_in_rack(const struct view *view, int32_t broker_id, const char *rack)
+{
+    const struct view_broker *b = view_broker(view, broker_id);
+    return b && b->rack && strcmp(b->rack, rack) == 0;
+}
+
+/* The replica in the consumer's rack that has most, of those that are alive, in sync, and have what is asked for. -1: the
+ * leader serves it, being in that rack, or as nobody else is. */
+static int32_t nearest(const struct pull_session *s, const struct pull_entry *e, struct replica *replica)
+{
+    struct replica_position at[ZNODE_REPLICAS_MAX];
+    const struct replica_position *best = NULL;
+    if (!replica || is_in_rack(s->loop->view, s->loop->settings->broker_id, s->rack))
+        return -1;
+    size_t count = replica_positions(replica, at);
+    for (size_t i = 0; i < count; i++)
+        if (at[i].broker_id != s->loop->settings->broker_id && at[i].is_in_sync && at[i].end >= e->offset &&
+            is_in_rack(s->loop->view, at[i].broker_id, s->rack) && (!best || at[i].end > best->end))
+            best = &at[i];
+    return best ? best->broker_id : -1;
+}
+
+/* Whether the consumer is sent elsewhere. */
+static bool send_elsewhere(struct answer *a, struct pull_entry *e, const struct view_topic *topic,
+                           const struct partition_marks *marks)
+{
+    if (!a->session->rack || e->stays || e->current_epoch < 0 || !marks->is_leader)
+        return false;
+    int32_t broker_id = nearest(a->session, e, topic->partitions[e->key.partition].replica);
+    if (broker_id < 0)
+        return false;
+    Brook__PulledPartition *part = add_part(a, e);
+    add_marks(part, e, marks);
+    part->has_preferred_replica = true;
+    part->preferred_replica = broker_id;
+    a->has_news = true;
+    pull_entry_rest(e);
+    return true;
+}
+
 /* ---- one look ------------------------------------------------------------------------------------------ */
 
 /* One look at the entry. Returns whether it has to be looked at again: something came between look and wait.
@@ -242,9 +335,7 @@ static bool look_once(struct answer *a, struct pull_entry *e)
     struct partition *p;
     struct brook_error error;
     struct partition_marks marks;
-    ProtobufCBinaryData topic_id = envelope_bytes(e->key.topic_id, sizeof e->key.topic_id);
-    if (request_find_led(a->request->loop, &topic_id, e->key.partition, e->current_epoch, &topic, &p,
-                         &error) < 0) {
+    if (find(a->session, e, e->current_epoch, &topic, &p, &error) < 0) {
         add_error(a, e, &error, NULL);
         return false;
     }
@@ -258,6 +349,8 @@ static bool look_once(struct answer *a, struct pull_entry *e)
         add_error(a, e, &error, &marks);
         return false;
     }
+    if (send_elsewhere(a, e, topic, &marks))
+        return false;
     if (e->offset < end_for(a->session, &marks)) {
         look_at_data(a, e, topic, p, &marks);
         return false;
@@ -265,6 +358,8 @@ static bool look_once(struct answer *a, struct pull_entry *e)
     if (marks_have_moved(e, &marks))
         pull_entry_set_unsent(e, true);
     tell_start(a, e, &marks);
+    tell_deletion(a, e, &marks);
+    tell_mark(a, e, &marks);
     if (!pull_entry_wait(e, p, e->offset))
         return true;
     pull_entry_make_quiet(e);
@@ -287,9 +382,8 @@ static void add_unsent(struct answer *a)
         const struct view_topic *topic;
         struct partition *p;
         struct partition_marks marks;
-        ProtobufCBinaryData topic_id = envelope_bytes(e->key.topic_id, sizeof e->key.topic_id);
         next = TAILQ_NEXT(e, in_unsent);
-        if (request_find_led(s->loop, &topic_id, e->key.partition, -1, &topic, &p, NULL) < 0) {
+        if (find(s, e, s->replica_id < 0 ? e->current_epoch : -1, &topic, &p, NULL) < 0) {
             pull_entry_set_unsent(e, false);
             continue;
         }
@@ -346,10 +440,9 @@ static void wait_for_more(struct pull_session *s, struct pull_entry *e)
 {
     const struct view_topic *topic;
     struct partition *p;
-    ProtobufCBinaryData topic_id = envelope_bytes(e->key.topic_id, sizeof e->key.topic_id);
     for (int i = 0; i < LOOKS_MAX; i++) {
         struct partition_marks marks;
-        if (request_find_led(s->loop, &topic_id, e->key.partition, -1, &topic, &p, NULL) < 0)
+        if (find(s, e, s->replica_id < 0 ? e->current_epoch : -1, &topic, &p, NULL) < 0)
             return;
         partition_marks(p, &marks);
         int64_t end = end_for(s, &marks);

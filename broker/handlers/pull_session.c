@@ -99,6 +99,10 @@ bool pull_entry_wait(struct pull_entry *e, struct partition *p, int64_t offset)
     if (e->waits_for)
         return true;
     e->waiter = (struct partition_waiter){.offset = offset,
+                                          .heeds_deletions = e->session->replica_id >= 0,
+                                          .known_start = e->sent_log_start,
+                                          .heeds_marks = e->has_readers && e->session->replica_id >= 0,
+                                          .known_mark = e->sent_high_watermark,
                                           .end = e->session->replica_id >= 0 ? PARTITION_LOG_END : PARTITION_VISIBLE_END,
                                           .inbox = e->session->loop->inbox,
                                           .wake = wake};
@@ -157,6 +161,7 @@ void pull_session_free(struct pull_session *s)
     unlink_session(s);
     HASH_ITER(hh, s->entries, e, next)
     entry_free(e);
+    free(s->rack);
     free(s);
 }
 
@@ -201,6 +206,9 @@ int pull_session_set(struct pull_session *s, const struct pull_key *key, const B
     e->last_epoch = asked->last_epoch;
     e->safe_end = asked->safe_end;
     e->reached_epoch = asked->reached_epoch;
+    e->log_start = asked->log_start;
+    e->has_readers = asked->has_readers;
+    e->stays = asked->stay;
     e->is_noted = false;
     e->is_start_told = false;
     if (!e->is_ready)

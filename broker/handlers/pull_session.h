@@ -37,6 +37,9 @@ struct pull_entry {
     int32_t last_epoch;
     int64_t safe_end;
     int32_t reached_epoch;
+    int64_t log_start;
+    bool has_readers;
+    bool stays; /* a consumer's: no other replica is named to it */
     bool is_noted;
     bool is_start_told; /* where the epoch begins, since it was named last */
     /* As last sent: a reply names partitions whose marks have moved. -2: never. */
@@ -55,10 +58,14 @@ struct pull_entry {
 };
 TAILQ_HEAD(pull_entry_list, pull_entry);
 
+/* A rack's name is shorter; a longer one is taken for none. */
+#define PULL_RACK_BYTES 256
+
 struct pull_session {
     uint32_t id; /* 0: temporary, for one pull */
     int32_t replica_id; /* -1: a client's */
     int64_t broker_epoch;
+    char *rack; /* where the consumer stands; NULL: not said */
     int64_t refreshed_ns;
     int32_t epoch;
     struct request_loop *loop;

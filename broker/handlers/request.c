@@ -204,3 +204,23 @@ int request_find_led(const struct request_loop *loop, const ProtobufCBinaryData 
     *ret_partition = p->local;
     return 0;
 }
+
+int request_find_read(const struct request_loop *loop, const ProtobufCBinaryData *topic_id, int32_t partition,
+                      int32_t current_epoch, const struct view_topic **ret_topic,
+                      struct partition **ret_partition, struct brook_error *error)
+{
+    const struct view_topic *topic;
+    struct partition_marks marks;
+    bool is_there = current_epoch >= 0 && request_find_topic(loop, topic_id, &topic, NULL) == 0 && partition >= 0 &&
+                    partition < topic->partitions_count && topic->partitions[partition].local;
+    if (is_there)
+        partition_marks(topic->partitions[partition].local, &marks);
+    if (!is_there || !marks.is_follower)
+        return request_find_led(loop, topic_id, partition, current_epoch, ret_topic, ret_partition, error);
+    int r = check_epoch(topic, partition, current_epoch, marks.leader_epoch, error);
+    if (r < 0)
+        return r;
+    *ret_topic = topic;
+    *ret_partition = topic->partitions[partition].local;
+    return 0;
+}

@@ -201,6 +201,11 @@ int request_find_led(const struct request_loop *loop, const ProtobufCBinaryData 
                      int32_t current_epoch, const struct view_topic **ret_topic,
                      struct partition **ret_partition, struct brook_error *error);
 
+/* The same for a consumer's pull, which a follower may serve as well to whoever knows its leader epoch. */
+int request_find_read(const struct request_loop *loop, const ProtobufCBinaryData *topic_id, int32_t partition,
+                      int32_t current_epoch, const struct view_topic **ret_topic,
+                      struct partition **ret_partition, struct brook_error *error);
+
 /* ---- for net ------------------------------------------------------------------------------------------- */
 
 /* Make a zeroed or recycled object ready; free what it allocated. */

@@ -27,8 +27,8 @@ static const struct route routes[] = {
     [BROOK__REQUEST__BODY_LIST_REASSIGNMENTS] = {"list_reassignments", handle_list_reassignments, false},
     [BROOK__REQUEST__BODY_DESCRIBE_GROUPS] = {"describe_groups", handle_describe_groups, false},
     [BROOK__REQUEST__BODY_EPOCH_END] = {"epoch_end", handle_epoch_end, false},
-    [BROOK__REQUEST__BODY_DESCRIBE_REPLICAS] = {"describe_replicas", handle_describe_replicas, false},
     [BROOK__REQUEST__BODY_INIT_PRODUCER] = {"init_producer", handle_init_producer, false},
+    [BROOK__REQUEST__BODY_DESCRIBE_REPLICAS] = {"describe_replicas", handle_describe_replicas, false},
     [BROOK__REQUEST__BODY_DELETE_RECORDS] = {"delete_records", handle_delete_records, false},
     [BROOK__REQUEST__BODY_ALTER_CONFIGS] = {"alter_configs", handle_alter_configs, false},
 };

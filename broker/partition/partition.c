@@ -17,7 +17,8 @@ int partition_new(const char *topic, int32_t number, const uint8_t topic_id[16],
     p->number = number;
     memcpy(p->topic_id, topic_id, sizeof p->topic_id);
     p->leader_epoch = -1;
-    p->replicated_end = INT64_MAX;
+    p->replicated_end = p->replicated_start = INT64_MAX;
+    p->deleted_start = INT64_MIN;
     p->in_sync = p->min_in_sync = 1;
     pthread_mutex_init(&p->append, NULL);
     pthread_mutex_init(&p->state, NULL);
@@ -130,17 +131,25 @@ static int64_t awaited_end(const struct partition *p, const struct partition_wai
         return p->log_end;
     case PARTITION_SAFE_END:
         return partition_safe_end(p);
+    case PARTITION_REPLICATED_START:
+        return p->replicated_start;
     case PARTITION_VISIBLE_END:
         break;
     }
     return partition_visible_end(p);
 }
 
+static bool is_over(const struct partition *p, const struct partition_waiter *w)
+{
+    return w->offset < awaited_end(p, w) || (w->heeds_deletions && p->deleted_start > w->known_start) ||
+           (w->heeds_marks && p->high_watermark > w->known_mark);
+}
+
 static void release_waiters(struct partition *p, struct outbox *o)
 {
     for (struct partition_waiter *w = p->waiters, *next; w; w = next) {
         next = w->next;
-        if (w->offset < awaited_end(p, w))
+        if (is_over(p, w))
             outbox_wake(o, w);
     }
 }
@@ -179,6 +188,9 @@ void partition_marks(struct partition *p, struct partition_marks *ret)
         .epoch_start = p->epoch_start,
         .is_end_known = !p->is_leader || p->high_watermark >= p->epoch_start,
         .safe_end = partition_safe_end(p),
+        .replicated_start = p->replicated_start,
+        .deleted_start = p->deleted_start,
+        .kept_start = p->kept_start,
         .leader_epoch = p->leader_epoch,
         .is_leader = p->is_leader,
         .is_follower = p->is_follower,
@@ -211,17 +223,29 @@ int partition_delete(struct partition *p)
 bool partition_wait(struct partition *p, struct partition_waiter *w)
 {
     pthread_mutex_lock(&p->state);
-    bool wait = (p->is_leader || p->is_follower) && w->offset >= awaited_end(p, w);
+    bool wait = (p->is_leader || p->is_follower) && !is_over(p, w);
     if (wait) {
         w->next = p->waiters;
         w->previous = &p->waiters;
         if (w->next)
             w->next->previous = &w->next;
         p->waiters = w;
+        p->was_read |= w->end == PARTITION_VISIBLE_END;
         partition_want_flush(p);
     }
     pthread_mutex_unlock(&p->state);
     return wait;
+}
+
+bool partition_has_readers(struct partition *p)
+{
+    pthread_mutex_lock(&p->state);
+    bool has = p->was_read;
+    for (const struct partition_waiter *w = p->waiters; w && !has; w = w->next)
+        has = w->end == PARTITION_VISIBLE_END;
+    p->was_read = false;
+    pthread_mutex_unlock(&p->state);
+    return has;
 }
 
 void partition_unwait(struct partition *p, struct partition_waiter *w)

@@ -78,6 +78,9 @@ bool partition_is_leader(struct partition *p, int32_t *ret_epoch);
  * watermark must wait for, INT64_MAX when there are none; `in_sync`: how many replicas count, the leader included.
  * Of another epoch, or when not leading, it is ignored (returns false). Any thread. */
 bool partition_set_replicas(struct partition *p, int32_t leader_epoch, int64_t replicated_end, int32_t in_sync);
+/* Likewise: the least log start of the others that counts as theirs for good. INT64_MAX: there are none; -1: that of
+ * one is not known, as at first when there are others. */
+bool partition_set_replicas_start(struct partition *p, int32_t leader_epoch, int64_t replicated_start);
 /* acks=all needs so many in-sync replicas, before the append and at the answer: with fewer, appends are refused with
  * BROOK_E_NOT_ENOUGH_REPLICAS and the high watermark stands still. A new partition has 1. */
 void partition_set_min_in_sync(struct partition *p, int32_t min_in_sync);
@@ -97,6 +100,10 @@ int partition_start_over(struct partition *p, int32_t leader_epoch, int64_t offs
 /* log_truncate(); the high watermark is lowered only when the log ends below it. */
 int partition_truncate(struct partition *p, int32_t leader_epoch, int64_t offset, struct brook_error *error);
 
+/* The leader's log begins at `start`, and that has been put on stable storage for this one: delete what is below, as far
+ * as the log reaches. Returns 0, -BROOK_E_FENCED_EPOCH or a storage error. */
+int partition_raise_start(struct partition *p, int32_t leader_epoch, int64_t start, struct brook_error *error);
+
 struct partition_marks {
     int64_t log_start;
     int64_t high_watermark;
@@ -105,6 +112,9 @@ struct partition_marks {
     int64_t epoch_start; /* of the newest epoch that was led here */
     bool is_end_known; /* the high watermark has reached the epoch's start: else `latest` has no answer yet */
     int64_t safe_end; /* what this replica answers for (durability.h) */
+    int64_t replicated_start; /* partition_set_replicas_start() */
+    int64_t deleted_start;    /* up to where records were deleted on request by this leader; INT64_MIN: none were */
+    int64_t kept_start;       /* a log start that is known to be on stable storage */
     int32_t leader_epoch;
     bool is_leader;
     bool is_follower;
@@ -178,9 +188,9 @@ int partition_delete_records(struct partition *p, int64_t before, bool validate_
 
 /* ---- waiting for data ------------------------------------------------------------------------------- */
 
-/* Consumers wait for the visible end, followers (at their leader) for the log's, and a follower's own fetcher
- * for the safe end of the partition that it follows. */
-enum partition_end { PARTITION_VISIBLE_END, PARTITION_LOG_END, PARTITION_SAFE_END };
+/* Consumers wait for the visible end, followers (at their leader) for the log's, a follower's own fetcher for the safe
+ * end of the partition that it follows, and a deletion for the start of the other replicas. */
+enum partition_end { PARTITION_VISIBLE_END, PARTITION_LOG_END, PARTITION_SAFE_END, PARTITION_REPLICATED_START };
 
 /* A reader that waits until there is something at `offset` below that end. Embedded; one shot. */
 struct partition_waiter {
@@ -188,6 +198,10 @@ struct partition_waiter {
     struct partition_waiter **previous; /* NULL: not registered */
     int64_t offset;
     enum partition_end end;
+    bool heeds_deletions; /* or until a deletion has asked for a later start than known_start */
+    int64_t known_start;
+    bool heeds_marks; /* or until the high watermark is beyond known_mark */
+    int64_t known_mark;
     struct inbox *inbox;
     struct inbox_item item;
     void (*wake)(struct partition_waiter *w); /* own loop */
@@ -197,6 +211,8 @@ struct partition_waiter {
  * already (or the partition is neither led nor followed here any more). `wake` runs once, on the waiter's loop: when
  * there is something, or when the role changed. It may register again from `wake`. */
 bool partition_wait(struct partition *p, struct partition_waiter *w);
+/* A follower's: whether consumers wait here, or have since it was asked last. */
+bool partition_has_readers(struct partition *p);
 /* Own loop. After this `wake` does not run any more (it is set to NULL). While `posted` is true the waiter's
  * item lies in the inbox all the same: its memory must stay, unused, until the inbox has run it (`posted` is
  * false then). */

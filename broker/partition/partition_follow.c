@@ -7,7 +7,7 @@ struct replicated {
     struct log_batch *batches;
     size_t count;
     int64_t leader_high_watermark;
-    int64_t cut; /* or where to start over */
+    int64_t cut; /* or where to start over, or to begin */
     struct brook_error *error;
     int result;
 };
@@ -89,5 +89,27 @@ int partition_start_over(struct partition *p, int32_t leader_epoch, int64_t offs
 {
     struct replicated r = {.leader_epoch = leader_epoch, .cut = offset, .error = error};
     partition_with_append_lock(p, start_over, &r);
+    return r.result;
+}
+
+static void raise_start(struct partition *p, void *arg)
+{
+    struct replicated *r = arg;
+    if (!follows_at(p, r->leader_epoch)) {
+        r->result = fenced(p, r);
+        return;
+    }
+    int removed = log_trim(p->log, r->cut, clock_wall_ms());
+    if (removed < 0)
+        r->result = brook_error_set(r->error, -removed, "partition %.200s/%d: deleting what the leader deleted: %s",
+                                    p->topic, p->number, brook_error_text(removed));
+    else
+        partition_keep_start(p, r->cut);
+}
+
+int partition_raise_start(struct partition *p, int32_t leader_epoch, int64_t start, struct brook_error *error)
+{
+    struct replicated r = {.leader_epoch = leader_epoch, .cut = start, .error = error};
+    partition_with_append_lock(p, raise_start, &r);
     return r.result;
 }

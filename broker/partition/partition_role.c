@@ -20,7 +20,7 @@ void partition_end_role(struct partition *p, struct outbox *o)
 /* Another leader's time begins: what was known of the others' positions is of the one before. */
 static void forget_replicas(struct partition *p)
 {
-    p->replicated_end = INT64_MAX;
+    p->replicated_end = p->replicated_start = INT64_MAX;
     p->in_sync = 1;
 }
 
@@ -44,6 +44,7 @@ int partition_lead_with(struct partition *p, int32_t leader_epoch, int64_t epoch
     p->leader_epoch = leader_epoch;
     p->epoch_start = epoch_start;
     p->replicated_end = replicated_end;
+    p->replicated_start = replicated_end == INT64_MAX ? INT64_MAX : -1;
     p->in_sync = in_sync;
     p->is_leader = true;
     partition_advance(p, log_end_offset(p->log), &o);
@@ -102,6 +103,21 @@ bool partition_set_replicas(struct partition *p, int32_t leader_epoch, int64_t r
     if (applies) {
         p->replicated_end = replicated_end;
         p->in_sync = in_sync;
+        partition_advance(p, p->log_end, &o);
+    }
+    pthread_mutex_unlock(&p->state);
+    outbox_post(&o, NULL, NULL);
+    return applies;
+}
+
+bool partition_set_replicas_start(struct partition *p, int32_t leader_epoch, int64_t replicated_start)
+{
+    struct outbox o;
+    outbox_init(&o);
+    pthread_mutex_lock(&p->state);
+    bool applies = p->is_leader && p->leader_epoch == leader_epoch;
+    if (applies && p->replicated_start != replicated_start) {
+        p->replicated_start = replicated_start;
         partition_advance(p, p->log_end, &o);
     }
     pthread_mutex_unlock(&p->state);

@@ -38,6 +38,9 @@ struct partition {
     int32_t leader_epoch;
     int64_t epoch_start; /* of the leader's epoch */
     int64_t replicated_end; /* of the other replicas, INT64_MAX: there are none */
+    int64_t replicated_start; /* the same of where their logs begin */
+    int64_t deleted_start;  /* of the last deletion on request here; INT64_MIN: there was none */
+    int64_t kept_start;     /* known to be on stable storage */
     int32_t in_sync;
     int32_t min_in_sync;
     int refusal; /* what appends are answered without being tried; 0: they are */
@@ -49,6 +52,7 @@ struct partition {
     struct append_list queue;   /* to be written */
     struct append_list unacked; /* written, waiting for the high watermark; rising offsets */
     struct partition_waiter *waiters;
+    bool was_read; /* a consumer has waited since partition_has_readers() */
     struct inbox_item hand_over; /* asks a loop to drain */
     struct inbox *hand_over_to;  /* NULL: not posted */
 
@@ -82,6 +86,9 @@ void outbox_wake(struct outbox *o, struct partition_waiter *w);
 void outbox_post(struct outbox *o, struct inbox *own, struct outbox *mine);
 /* Run the answers and wake-ups of the calling loop. */
 void outbox_run(struct outbox *mine);
+
+/* `start` is on stable storage. */
+void partition_keep_start(struct partition *p, int64_t start);
 
 /* Under `state`: see to it that the log is flushed when its durability, and who waits, ask for it. */
 void partition_want_flush(struct partition *p);

@@ -44,11 +44,33 @@ struct trim {
     int result;
 };
 
+/* The start that counts now. What it releases (followers have to know) goes when the append lock is let go of. */
+static void note_deleted(struct partition *p, int64_t start)
+{
+    pthread_mutex_lock(&p->state);
+    if (start > p->deleted_start)
+        p->deleted_start = start;
+    if (start > p->kept_start)
+        p->kept_start = start;
+    pthread_mutex_unlock(&p->state);
+}
+
 static void trim(struct partition *p, void *arg)
 {
     struct trim *t = arg;
+    int64_t asked = t->start;
     t->result = log_trim(p->log, t->start, clock_wall_ms());
     t->start = log_start_offset(p->log);
+    if (t->result >= 0)
+        note_deleted(p, asked);
+}
+
+void partition_keep_start(struct partition *p, int64_t start)
+{
+    pthread_mutex_lock(&p->state);
+    if (start > p->kept_start)
+        p->kept_start = start;
+    pthread_mutex_unlock(&p->state);
 }
 
 int partition_delete_records(struct partition *p, int64_t before, bool validate_only, int64_t *ret_start,

@@ -68,6 +68,7 @@ static void entry_free(struct fetch_entry *e)
     struct fetch_thread *t = link->thread;
     if (e->is_waiting_safe)
         partition_unwait(e->partition, &e->safe);
+    fetch_entry_forget_start(e);
     HASH_DEL(t->entries, e);
     TAILQ_REMOVE(&link->lists[e->place], e, in_place);
     link->entries_count--;
@@ -125,6 +126,7 @@ static void drop_key(struct fetch_thread *t, const struct fetch_key *key)
 
 struct fetch_order {
     struct inbox_item item;
+    struct fetch_order *next; /* held */
     struct fetch_thread *thread;
     struct replica *replica;
     bool follow;
@@ -134,17 +136,26 @@ struct fetch_order {
     char host[];
 };
 
-static void follow(struct fetch_thread *t, struct fetch_order *o)
+/* A session is of one registration: the newest that was told of is that of all, since they live in one process. */
+static void take_broker_epoch(struct fetch_link *link, int64_t broker_epoch)
+{
+    if (broker_epoch <= link->broker_epoch)
+        return;
+    link->broker_epoch = broker_epoch;
+    fetch_link_restart_session(link);
+}
+
+static bool follow(struct fetch_thread *t, const struct fetch_order *o)
 {
     struct fetch_link *link = fetch_link_of(t, &o->leader);
     struct fetch_entry *e = link ? calloc(1, sizeof *e) : NULL;
     if (!e)
-        return; /* the caller's slow round sees a follower that does not move, and orders it again */
+        return false;
+    take_broker_epoch(link, o->broker_epoch);
     e->key = key_of(o->replica);
     e->link = link;
     e->replica = replica_ref(o->replica);
     e->partition = replica_partition(o->replica);
-    e->broker_epoch = o->broker_epoch;
     follower_state_init(&e->state);
     follower_state_begin(&e->state, o->leader.broker_id, o->leader_epoch);
     e->place = FETCH_DUE;
@@ -152,17 +163,56 @@ static void follow(struct fetch_thread *t, struct fetch_order *o)
     link->entries_count++;
     unforget(link, &e->key);
     HASH_ADD(hh, t->entries, key, sizeof e->key, e);
+    return true;
+}
+
+static void order_free(struct fetch_order *o)
+{
+    replica_unref(o->replica);
+    free(o);
+}
+
+/* A newer order is there. */
+static void drop_held(struct fetch_thread *t, const struct fetch_key *key)
+{
+    for (struct fetch_order **at = &t->held; *at;) {
+        struct fetch_order *o = *at;
+        struct fetch_key its = key_of(o->replica);
+        if (memcmp(&its, key, sizeof its) != 0) {
+            at = &o->next;
+            continue;
+        }
+        *at = o->next;
+        order_free(o);
+    }
 }
 
 static void run_order(struct inbox_item *item)
 {
     struct fetch_order *o = CONTAINER_OF(item, struct fetch_order, item);
+    struct fetch_thread *t = o->thread;
     struct fetch_key key = key_of(o->replica);
-    drop_key(o->thread, &key);
-    if (o->follow && !o->thread->is_stopping)
-        follow(o->thread, o);
-    replica_unref(o->replica);
-    free(o);
+    drop_key(t, &key);
+    drop_held(t, &key);
+    if (o->follow && !t->is_stopping && !follow(t, o)) {
+        o->next = t->held;
+        t->held = o;
+    } else {
+        order_free(o);
+    }
+}
+
+/* Returns when to try again. */
+static int64_t try_held(struct fetch_thread *t, int64_t now_ns)
+{
+    struct fetch_order *held = t->held;
+    t->held = NULL;
+    while (held) {
+        struct fetch_order *o = held;
+        held = o->next;
+        run_order(&o->item);
+    }
+    return t->held ? now_ns + FETCHER_BACKOFF_MS_MAX * MS : INT64_MAX;
 }
 
 static struct fetch_thread *thread_of(struct fetchers *f, struct replica *replica)
@@ -179,7 +229,10 @@ static int order(struct fetchers *f, struct replica *replica, const struct fetch
                  int32_t leader_epoch, int64_t broker_epoch)
 {
     size_t host_bytes = leader ? strlen(leader->host) + 1 : 1;
-    struct fetch_order *o = calloc(1, sizeof *o + host_bytes);
+    struct fetch_order *o;
+    do
+        o = calloc(1, sizeof *o + host_bytes);
+    while (!o && !leader); /* what is not let go of would keep the log from being closed */
     if (!o)
         return -BROOK_E_NOMEM;
     o->thread = thread_of(f, replica);
@@ -202,9 +255,9 @@ int fetchers_follow(struct fetchers *f, struct replica *replica, const struct fe
     return order(f, replica, leader, leader_epoch, broker_epoch);
 }
 
-int fetchers_stop(struct fetchers *f, struct replica *replica)
+void fetchers_stop(struct fetchers *f, struct replica *replica)
 {
-    return order(f, replica, NULL, -1, -1);
+    (void)order(f, replica, NULL, -1, -1);
 }
 
 void fetchers_set_quota(struct fetchers *f, int64_t bytes_per_s)
@@ -241,7 +294,9 @@ static void set_timer(struct fetch_thread *t, int64_t due_ns)
 /* One round after each batch of events: what became due is done once. */
 static void run_links(struct fetch_thread *t)
 {
-    int64_t now_ns = clock_boot_ns(), due_ns = INT64_MAX;
+    int64_t now_ns = clock_boot_ns(), due_ns = try_held(t, now_ns), starts_ns = fetch_thread_raise_starts(t, now_ns);
+    if (starts_ns < due_ns)
+        due_ns = starts_ns;
     for (struct fetch_link **at = &t->links; *at;) {
         struct fetch_link *link = *at;
         if (!link->entries_count && !link->pulls_in_flight) {
@@ -270,6 +325,11 @@ static void *run_thread(void *arg)
     struct fetch_entry *e, *next;
     HASH_ITER(hh, t->entries, e, next)
     entry_free(e);
+    while (t->held) {
+        struct fetch_order *o = t->held;
+        t->held = o->next;
+        order_free(o);
+    }
     while (t->links) {
         struct fetch_link *link = t->links;
         t->links = link->next;
@@ -282,6 +342,7 @@ static void *run_thread(void *arg)
 static int thread_init(struct fetch_thread *t, struct fetchers *f)
 {
     t->fetchers = f;
+    TAILQ_INIT(&t->behind);
     t->random = (uint64_t)clock_boot_ns() ^ (uint64_t)(uintptr_t)t;
     if (inbox_init(&t->inbox) < 0)
         return -BROOK_E_IO;

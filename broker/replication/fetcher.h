@@ -33,6 +33,9 @@ struct fetcher_settings {
      * end_cut, and it is tried again later. NULL: nobody keeps any. */
     int (*begin_cut)(void *arg, struct partition *partition, int64_t offset);
     void (*end_cut)(void *arg, struct partition *partition);
+    /* Leaders' logs begin at these offsets: put them on stable storage as starts of ours. On a fetcher's thread, as
+     * above; a whole round's at once. Returns 0 or an error: tried again later. NULL: nobody keeps any. */
+    int (*keep_starts)(void *arg, struct partition *const *partitions, const int64_t *starts, size_t count);
     void *arg;
 };
 
@@ -52,9 +55,8 @@ struct fetcher_leader {
  * broker. Replaces what was said of the replica before. Returns 0 or -BROOK_E_NOMEM: then nothing changes. */
 int fetchers_follow(struct fetchers *f, struct replica *replica, const struct fetcher_leader *leader,
                     int32_t leader_epoch, int64_t broker_epoch);
-/* Follow no more. The reference is let go of a little later. -BROOK_E_NOMEM: it still goes on, harmlessly, since the
- * partition does not follow. */
-int fetchers_stop(struct fetchers *f, struct replica *replica);
+/* Follow no more. The reference is let go of a little later. Waits for memory when there is none. */
+void fetchers_stop(struct fetchers *f, struct replica *replica);
 /* Bytes per second that replicas of this process may take in while they catch up (replica_set_catching_up()); 0: as
  * many as come. */
 void fetchers_set_quota(struct fetchers *f, int64_t bytes_per_s);

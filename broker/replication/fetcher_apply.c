@@ -43,7 +43,8 @@ static void ask(struct question *q)
 
 static void ask_pull(struct question *q, const struct epoch_history *history)
 {
-    follower_state_pull(&q->e->state, history, q->e->link->thread->fetchers->s.broker_id, q->e->broker_epoch,
+    follower_state_pull(&q->e->state, history, q->e->link->thread->fetchers->s.broker_id,
+                        q->e->link->broker_epoch,
                         q->safe_end, replica_reached_epoch(q->e->replica), &q->pull);
 }
 
@@ -102,6 +103,7 @@ void fetch_entry_pull(struct fetch_entry *e, struct leader_pull *ret)
     ask(&q);
     wait_for_safe_end(e, &marks);
     *ret = q.pull;
+    ret->log_start = marks.kept_start;
 }
 
 /* ---- cutting ------------------------------------------------------------------------------------------------ */
@@ -301,6 +303,8 @@ void fetch_entry_take(struct fetch_entry *e, const Brook__PulledPartition *part,
         return;
     }
     int r = append(e, records, part->records_bytes, part->high_watermark, &error);
+    if (r == 0)
+        fetch_entry_heed_start(e, part->log_start_offset);
     if (r == -BROOK_E_FENCED_EPOCH) {
         fetch_entry_move(e, FETCH_WAITING); /* until its order comes */
         e->state.phase = FOLLOWER_IDLE;
@@ -313,6 +317,13 @@ void fetch_entry_take(struct fetch_entry *e, const Brook__PulledPartition *part,
     } else {
         went_well(e);
     }
+}
+
+void fetch_entry_take_marks(struct fetch_entry *e, const Brook__PulledPartition *part)
+{
+    struct brook_error error;
+    if (!envelope_status_code(part->status) && e->state.phase == FOLLOWER_PULL)
+        (void)partition_append_replicated(e->partition, e->state.leader_epoch, NULL, 0, part->high_watermark, &error);
 }
 
 void fetch_entry_take_epoch_end(struct fetch_entry *e, int32_t current_epoch, int32_t asked, const Brook__EpochEnd *end)

@@ -18,6 +18,9 @@
 #define FETCHER_BACKOFF_MS_MIN 20
 #define FETCHER_BACKOFF_MS_MAX 1000
 #define FETCHER_CONNECT_TIMEOUT_MS 5000
+/* Between two rounds in which leaders' log starts become ours: each is a synced write. */
+#define FETCHER_STARTS_MS 100
+#define FETCHER_STARTS_MAX 4096
 /* Partitions named in one request. */
 #define FETCHER_NAMES_MAX 5000
 /* Batches appended in one go. */
@@ -42,15 +45,17 @@ struct fetch_entry {
     struct replica *replica; /* a reference */
     struct partition *partition;
     struct follower_state state;
-    int64_t broker_epoch;
     enum fetch_place place;
     TAILQ_ENTRY(fetch_entry) in_place;
     uint64_t session;      /* that knows it; 0: none */
-    uint64_t named_in;     /* the link's pull that named it last */
-    int64_t pulled_offset; /* as named last */
+    uint64_t named_by;     /* number of the pull that named it last */
+    int64_t pulled_offset; /* as named then */
     unsigned failures;     /* in a row */
     int64_t retry_ns;
     int told; /* the failure that was said */
+    int64_t leader_start; /* where the leader's log begins; our log is to begin there when it is in that list */
+    bool is_behind;
+    TAILQ_ENTRY(fetch_entry) in_behind;
     bool is_waiting_safe;
     struct partition_waiter safe; /* for the disk, where the topic says fsync */
     struct inbox_item grave;
@@ -64,7 +69,7 @@ struct fetch_link {
     int32_t broker_id;
     char *host;
     uint16_t port;
-    struct channel *channel;
+    struct channel *channel; /* NULL: to be made */
     struct lookup *lookup; /* under way */
     bool is_ready;
     bool is_down_told;
@@ -76,12 +81,14 @@ struct fetch_link {
     uint32_t session_id;
     int32_t session_epoch;
     bool is_first_out; /* the session's first pull is under way: its id is still to come */
+    uint64_t pulls;      /* counts those that were sent, from 1 */
     unsigned pulls_in_flight;
-    uint64_t pulls_sent;
-    int64_t broker_epoch; /* of this broker, as the entries were ordered with */
+    int64_t broker_epoch; /* of this broker: the newest that an entry was ordered with. A session is of one */
     struct fetch_key *forgets; /* named in this session, and not followed any more */
     size_t forgets_count, forgets_capacity;
 };
+
+struct fetch_order;
 
 struct fetch_thread {
     struct fetchers *fetchers;
@@ -95,6 +102,9 @@ struct fetch_thread {
     struct arena *arena;
     struct fetch_link *links;
     struct fetch_entry *entries;
+    struct fetch_order *held; /* there was no memory for them: tried again, oldest last */
+    struct fetch_entries behind; /* those whose log is to begin later than it does */
+    int64_t starts_due_ns;       /* not before */
     bool is_stopping;
     int64_t quota_bytes; /* that those catching up may take in now; refilled by time, overdrawn by one answer */
     int64_t quota_ns;    /* as of then */
@@ -121,6 +131,8 @@ void fetch_link_free(struct fetch_link *link);
 int64_t fetch_link_run(struct fetch_link *link, int64_t now_ns);
 /* A new session: all are to be named anew. */
 void fetch_link_restart_session(struct fetch_link *link);
+/* End the connection, which is of no use, and make another one a little later. */
+void fetch_link_drop(struct fetch_link *link, const char *why);
 
 /* fetcher_pull.c */
 /* Send a pull, if one is due. */
@@ -129,11 +141,20 @@ void fetch_link_pull(struct fetch_link *link);
 void fetch_link_ask(struct fetch_link *link);
 
 /* fetcher_apply.c */
-/* The leader's answer about one partition. `records` is good during the call. */
+/* The leader's answer about one partition, to the pull that named it last. `records` is good during the call. */
 void fetch_entry_take(struct fetch_entry *e, const Brook__PulledPartition *part, uint8_t *records);
+/* An answer to an earlier pull: the newest one will be answered too, but marks are told once only. */
+void fetch_entry_take_marks(struct fetch_entry *e, const Brook__PulledPartition *part);
 void fetch_entry_take_epoch_end(struct fetch_entry *e, int32_t current_epoch, int32_t asked, const Brook__EpochEnd *end);
 /* Go on with what follower_state says, and into the list that goes with it. */
 void fetch_entry_continue(struct fetch_entry *e);
+
+/* fetcher_starts.c */
+/* Let logs begin where their leaders' do, if it is time. Returns when to look again, INT64_MAX: not by time. */
+int64_t fetch_thread_raise_starts(struct fetch_thread *t, int64_t now_ns);
+/* An answer says where the leader's log begins. */
+void fetch_entry_heed_start(struct fetch_entry *e, int64_t leader_start);
+void fetch_entry_forget_start(struct fetch_entry *e);
 /* Fill what the next pull says of the partition. */
 void fetch_entry_pull(struct fetch_entry *e, struct leader_pull *ret);
 #endif

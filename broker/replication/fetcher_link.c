@@ -30,12 +30,24 @@ static void wait_and_try_again(struct fetch_link *link, const char *why)
              link->broker_id, link->host, link->port, why);
 }
 
+void fetch_link_drop(struct fetch_link *link, const char *why)
+{
+    channel_free(link->channel); /* what is in flight ends with it, unsaid */
+    link->channel = NULL;
+    link->is_ready = false;
+    link->pulls_in_flight = 0;
+    fetch_link_restart_session(link);
+    while (!TAILQ_EMPTY(&link->lists[FETCH_ASKING]))
+        fetch_entry_move(TAILQ_FIRST(&link->lists[FETCH_ASKING]), FETCH_DUE);
+    wait_and_try_again(link, why);
+}
+
 static void on_ready(void *arg, const Brook__HelloResponse *hello)
 {
     struct fetch_link *link = arg;
     if (hello->broker_id != link->broker_id) {
-        wait_and_try_again(link, "another broker answers there");
-        return; /* idle_timeout ends the connection; nothing is sent on it */
+        fetch_link_drop(link, "another broker answers there");
+        return;
     }
     link->is_ready = true;
     link->failures = 0;
@@ -89,13 +101,8 @@ struct fetch_link *fetch_link_of(struct fetch_thread *t, const struct fetcher_le
         link->session = 1;
         for (int i = 0; i <= FETCH_WAITING; i++)
             TAILQ_INIT(&link->lists[i]);
-        if (make_channel(link) < 0) {
-            free(link);
-            link = NULL;
-        } else {
-            link->next = t->links;
-            t->links = link;
-        }
+        link->next = t->links;
+        t->links = link;
     }
     if (!host || !link) {
         free(host);
@@ -139,7 +146,9 @@ static void on_address(void *arg, const struct resolver_answer *answer)
 static void connect_link(struct fetch_link *link)
 {
     struct resolver_address address;
-    if (resolver_parse(link->host, link->port, &address) == 0)
+    if (!link->channel && make_channel(link) < 0)
+        wait_and_try_again(link, "out of memory");
+    else if (resolver_parse(link->host, link->port, &address) == 0)
         connect_to(link, &address);
     else if (lookup_new(&link->thread->inbox, link->host, link->port, on_address, link, &link->lookup) < 0)
         wait_and_try_again(link, "no name can be looked up");
@@ -161,6 +170,11 @@ static int64_t wake_waiting(struct fetch_link *link, int64_t now_ns)
     return due_ns;
 }
 
+static bool is_idle(const struct fetch_link *link)
+{
+    return !link->lookup && (!link->channel || channel_get_state(link->channel) == CHANNEL_IDLE);
+}
+
 int64_t fetch_link_run(struct fetch_link *link, int64_t now_ns)
 {
     int64_t due_ns = wake_waiting(link, now_ns);
@@ -169,13 +183,11 @@ int64_t fetch_link_run(struct fetch_link *link, int64_t now_ns)
         fetch_link_pull(link);
         return due_ns;
     }
-    if (channel_get_state(link->channel) != CHANNEL_IDLE || link->lookup || !link->entries_count)
+    if (!is_idle(link) || !link->entries_count)
         return due_ns;
-    if (now_ns >= link->retry_ns) {
+    if (now_ns >= link->retry_ns)
         connect_link(link);
-        now_ns = clock_boot_ns();
-    }
-    if (channel_get_state(link->channel) == CHANNEL_IDLE && !link->lookup && link->retry_ns < due_ns)
+    if (is_idle(link) && link->retry_ns < due_ns)
         due_ns = link->retry_ns;
     return due_ns;
 }

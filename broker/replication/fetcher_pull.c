@@ -12,7 +12,7 @@
 struct fetch_request {
     struct fetch_link *link;
     uint64_t session;
-    uint64_t number; /* of a pull: link->pulls_sent then */
+    uint64_t number; /* of a pull */
     bool is_first;
     struct fetch_asked {
         struct fetch_key key;
@@ -144,10 +144,11 @@ static void take_parts(struct fetch_request *r, const Brook__PullResponse *body,
         struct fetch_key key = {.number = part->partition};
         memcpy(key.topic_id, part->topic_id.data, sizeof key.topic_id);
         struct fetch_entry *e = find(link, &key);
-        /* Named by a later session or pull, or due again since: what comes now answers an earlier question, perhaps of an
-         * earlier epoch. The leader answers the later one as well. */
-        if (e && e->session == r->session && e->place == FETCH_NAMED && e->named_in <= r->number)
+        /* Named again, or due again since: what comes now answers an earlier question. */
+        if (e && e->session == r->session && e->place == FETCH_NAMED && e->named_by <= r->number)
             fetch_entry_take(e, part, reply->slab ? reply->slab->data + at : NULL);
+        else if (e && e->session == r->session)
+            fetch_entry_take_marks(e, part);
         at += part->records_bytes;
     }
 }
@@ -155,6 +156,10 @@ static void take_parts(struct fetch_request *r, const Brook__PullResponse *body,
 static void fail(struct fetch_link *link, int code)
 {
     bool is_session = code == BROOK_E_UNKNOWN_PULL_SESSION || code == BROOK_E_BAD_PULL_SESSION_EPOCH;
+    if (code == BROOK_E_TIMED_OUT) { /* whatever is sent on this connection is as likely to be lost */
+        fetch_link_drop(link, brook_error_text(code));
+        return;
+    }
     fetch_link_restart_session(link);
     if (is_session)
         return;
@@ -208,13 +213,15 @@ static void name(struct fetch_entry *e, Brook__PullRequest *body, Brook__PullPar
     entry->current_epoch = pull.current_epoch;
     entry->last_epoch = pull.last_epoch;
     entry->safe_end = pull.safe_end;
-    entry->has_reached_epoch = true;
+    entry->has_reached_epoch = entry->has_log_start = true;
+    entry->log_start = pull.log_start;
+    entry->has_has_readers = true;
+    entry->has_readers = partition_has_readers(e->partition);
     entry->reached_epoch = pull.reached_epoch;
     entry->max_bytes = e->link->thread->fetchers->s.partition_bytes_max;
     e->pulled_offset = pull.offset;
     e->session = e->link->session;
-    e->named_in = e->link->pulls_sent;
-    body->broker_epoch = e->broker_epoch;
+    e->named_by = e->link->pulls;
     fetch_entry_move(e, FETCH_NAMED);
 }
 
@@ -277,8 +284,8 @@ static int send_pull(struct fetch_link *link, struct fetch_request *r, size_t co
     body.max_bytes = s->bytes_max;
     body.replica_id = s->broker_id;
     body.broker_epoch = link->broker_epoch;
+    r->number = ++link->pulls;
     name_due(link, &body, entries, count);
-    link->broker_epoch = body.broker_epoch;
     name_forgets(link, &body, forgets);
     request.body_case = BROOK__REQUEST__BODY_PULL;
     request.pull = &body;
@@ -297,7 +304,6 @@ void fetch_link_pull(struct fetch_link *link)
     struct fetch_request *r = request_new(link);
     if (!r)
         return;
-    r->number = ++link->pulls_sent;
     int err = send_pull(link, r, count);
     arena_reset(link->thread->arena);
     if (err < 0) {

@@ -4,20 +4,32 @@
 
 #include <assert.h>
 
+/* What was committed in a member's sight it must have: one whose log ends before that has lost records. Its safe end may
+ * be lower, when durability became fsync. */
+static bool has_lost_records(const struct leader_replica *r, int64_t high_watermark)
+{
+    return r->broker_epoch == r->listed_epoch && r->end >= 0 && r->end < high_watermark;
+}
+
 /* A member is dropped for good reasons only: until that is stored it counts. */
-static bool has_to_leave(const struct leader_state *s, const struct leader_replica *r, int64_t now_ms)
+static bool has_to_leave(const struct leader_state *s, const struct leader_replica *r, int64_t high_watermark,
+                         int64_t now_ms)
 {
     bool is_dead = r->live_epoch != LEADER_LIVE_UNKNOWN && r->live_epoch != r->listed_epoch;
     bool is_another_life = r->broker_epoch > r->listed_epoch;
-    return !r->is_assigned || is_dead || is_another_life || r->is_draining ||
+    return !r->is_assigned || is_dead || is_another_life || r->is_draining || has_lost_records(r, high_watermark) ||
            now_ms - r->caught_up_ms > s->lag_ms_max;
 }
 
-static bool may_join(const struct leader_state *s, const struct leader_replica *r, int64_t high_watermark)
+/* One that would have to leave at once for its lag does not join: with nothing written, its last position may be as far
+ * as the high watermark for ever. */
+static bool may_join(const struct leader_state *s, const struct leader_replica *r, int64_t high_watermark,
+                     int64_t now_ms)
 {
     bool is_alive = r->live_epoch == LEADER_LIVE_UNKNOWN || r->live_epoch == r->broker_epoch;
     return r->is_assigned && is_alive && !r->is_draining && r->broker_epoch >= 0 && r->safe_end >= high_watermark &&
-           r->safe_end >= s->epoch_start;
+           r->safe_end >= s->epoch_start && r->log_start >= s->log_start &&
+           now_ms - r->caught_up_ms <= s->lag_ms_max;
 }
 
 /* Leaving comes first and alone: a member that is to join may prove to be of an earlier life, and the whole write
@@ -30,8 +42,8 @@ static uint32_t wanted_isr(const struct leader_state *s, int64_t high_watermark,
         if (i == s->self)
             continue;
         if (!(s->stored & leader_bit(i)))
-            joining |= may_join(s, r, high_watermark) ? leader_bit(i) : 0;
-        else if (has_to_leave(s, r, now_ms))
+            joining |= may_join(s, r, high_watermark, now_ms) ? leader_bit(i) : 0;
+        else if (has_to_leave(s, r, high_watermark, now_ms))
             leaving |= leader_bit(i);
     }
     return leaving ? s->stored & ~leaving : s->stored | joining;
@@ -70,6 +82,12 @@ static void set_proposed(struct leader_state *s, uint32_t members)
     }
 }
 
+void leader_state_starts_at(struct leader_state *s, int64_t log_start)
+{
+    if (log_start > s->log_start)
+        s->log_start = log_start;
+}
+
 bool leader_state_propose(struct leader_state *s, int64_t high_watermark, int64_t now_ms,
                           struct leader_isr_change *ret)
 {
@@ -95,7 +113,8 @@ bool leader_state_confirm(struct leader_state *s, int64_t high_watermark)
         return false;
     uint32_t joining = s->sent & ~s->stored;
     for (int32_t i = 0; i < s->replicas_count; i++)
-        if ((joining & leader_bit(i)) && s->replicas[i].safe_end < high_watermark) {
+        if ((joining & leader_bit(i)) &&
+            (s->replicas[i].safe_end < high_watermark || s->replicas[i].log_start < s->log_start)) {
             s->change = LEADER_IDLE;
             s->proposed = 0;
             return false;

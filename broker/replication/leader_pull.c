@@ -32,7 +32,7 @@ static int check_fit(const struct epoch_history *history, const struct leader_pu
 static void forget_position(struct leader_replica *r, int64_t broker_epoch)
 {
     r->broker_epoch = broker_epoch;
-    r->end = r->safe_end = -1;
+    r->end = r->safe_end = r->log_start = -1;
     r->pulled_ms = -1;
 }
 
@@ -50,6 +50,7 @@ static void note_position(struct leader_replica *r, const struct leader_pull *pu
         r->caught_up_ms = r->pulled_ms;
     r->end = pull->offset;
     r->safe_end = pull->safe_end < pull->offset ? pull->safe_end : pull->offset;
+    r->log_start = pull->log_start;
     r->pulled_ms = now_ms;
     r->leader_end = log_end;
 }

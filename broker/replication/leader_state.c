@@ -85,6 +85,21 @@ static int add_assigned(struct leader_state *s, const struct znode_replicas *rep
     return 0;
 }
 
+/* Whoever is assigned may be in a change that was sent before; with which epoch nobody remembers. */
+static void doubt(struct leader_state *s)
+{
+    uint32_t all = 0;
+    for (int32_t i = 0; i < s->replicas_count; i++) {
+        struct leader_replica *r = &s->replicas[i];
+        all |= leader_bit(i);
+        r->proposed_epoch = s->stored & leader_bit(i) ? r->listed_epoch : -1;
+    }
+    if (all == leader_bit(s->self))
+        return;
+    s->proposed = all;
+    s->change = LEADER_READ;
+}
+
 int leader_state_begin(struct leader_state *s, const struct leader_beginning *b)
 {
     leader_state_init(s, s->replicas_max);
@@ -103,8 +118,11 @@ int leader_state_begin(struct leader_state *s, const struct leader_beginning *b)
     s->leader_epoch = b->state->leader_epoch;
     s->version = b->version;
     s->epoch_start = epoch_start_of(b->history, s->leader_epoch);
+    s->log_start = b->history->log_start;
     s->min_in_sync = b->min_in_sync;
     s->lag_ms_max = b->lag_ms_max;
+    if (b->is_again)
+        doubt(s);
     return 0;
 }
 
@@ -196,6 +214,26 @@ int64_t leader_state_replicated_end(const struct leader_state *s)
             end = least(end, position_at(r, r->proposed_epoch));
     }
     return end;
+}
+
+static int64_t start_at(const struct leader_replica *r, int64_t epoch)
+{
+    return r->broker_epoch == epoch && epoch >= 0 ? r->log_start : -1;
+}
+
+int64_t leader_state_replicated_start(const struct leader_state *s)
+{
+    int64_t start = INT64_MAX;
+    for (int32_t i = 0; i < s->replicas_count; i++) {
+        const struct leader_replica *r = &s->replicas[i];
+        if (i == s->self)
+            continue;
+        if (s->stored & leader_bit(i))
+            start = least(start, start_at(r, r->listed_epoch));
+        if (s->proposed & leader_bit(i))
+            start = least(start, start_at(r, r->proposed_epoch));
+    }
+    return start;
 }
 
 int32_t leader_state_in_sync(const struct leader_state *s)

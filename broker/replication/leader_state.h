@@ -33,6 +33,7 @@ struct leader_replica {
     int64_t broker_epoch;   /* newest that it pulled with; -1: none */
     int64_t end;            /* its log end as of its last pull at this leader epoch, of that broker epoch; -1: none */
     int64_t safe_end;       /* what it holds safely; at most `end`; -1: none */
+    int64_t log_start;      /* where its log begins for good, as of then; -1: not known */
     int64_t pulled_ms;      /* when that was */
     int64_t leader_end;     /* the leader's log end then */
     int64_t caught_up_ms;   /* up to then it had all that the leader had */
@@ -45,6 +46,7 @@ struct leader_state {
     int32_t leader_epoch;
     int32_t controller_epoch;
     int64_t epoch_start; /* first offset of this epoch */
+    int64_t log_start;   /* of the leader's own log, as far as it was told */
     int32_t version;     /* of the state node as stored */
     int32_t min_in_sync;
     int64_t lag_ms_max;
@@ -75,6 +77,10 @@ struct leader_beginning {
     int32_t min_in_sync;                 /* at least 1 */
     int64_t lag_ms_max;                  /* replica.lag.time.max.ms */
     int64_t now_ms;
+    /* This process led at this epoch before, and what it had sent to change the ISR is forgotten: it may be stored, now
+     * or later. Until it is certain that it can not be any more (READ, and the stored ISR written once more) every
+     * replica that could have joined counts. */
+    bool is_again;
 };
 /* Lead at state->leader_epoch: positions are forgotten, the epoch begins at the end of the log (or where its first
  * record is, when the epoch is taken up again). Until leader_state_brokers() everybody counts as alive.
@@ -98,6 +104,7 @@ struct leader_pull {
     int32_t last_epoch; /* of the record before; -1: none */
     int64_t safe_end;
     int32_t reached_epoch; /* follower_state_reached() */
+    int64_t log_start;     /* of its log, as far as it is on stable storage; -1: not said */
 };
 /* Take note of a follower's pull, when `history` is the leader's log at this moment. The position counts only if the
  * answer is 0, and the follower has reached the start of this epoch and knows it: it pulled at a later offset, or
@@ -121,6 +128,9 @@ int leader_state_epoch_end(const struct leader_state *s, const struct epoch_hist
 /* The least safe end of the other members of the stored and the proposed ISR; INT64_MAX when there are none, -1
  * while that of one of them is not known (at its listed broker epoch). */
 int64_t leader_state_replicated_end(const struct leader_state *s);
+/* The least log start of the other members of both; INT64_MAX and -1 as above. Records below it do not come back,
+ * whichever of them leads next. */
+int64_t leader_state_replicated_start(const struct leader_state *s);
 /* How many are in sync, the leader included: the lesser of the stored and the proposed ISR. */
 int32_t leader_state_in_sync(const struct leader_state *s);
 /* The high watermark after `high_watermark`, when the leader itself holds its log safely up to `safe_end`: the minimum
@@ -148,15 +158,19 @@ struct leader_isr_change {
         int64_t broker_epoch;
     } checks[ZNODE_REPLICAS_MAX];
 };
-/* Is a change due? Shrink: members not assigned, dead, draining, registered anew, or not caught up for lag_ms_max (a
- * pull catches up when it asks for the log's end as of the pull before, as of then). Expand: assigned, alive, not
- * draining, with a safe end at or above the high watermark and the epoch's start. The leader stays.
+/* The leader's own log begins at `log_start`: to be told before each of the next two. It only rises. */
+void leader_state_starts_at(struct leader_state *s, int64_t log_start);
+/* Is a change due? Shrink: members not assigned, dead, draining, registered anew, whose log ends below the high
+ * watermark (it has lost records), or not caught up for lag_ms_max (a pull catches up when it asks for the log's end as
+ * of the pull before, as of then). Expand: assigned, alive, not
+ * draining, caught up for no longer ago than that, with a safe end at or above the high watermark and the epoch's start,
+ * and with a log that begins no lower than the leader's: what was deleted must not come back with it. The leader stays.
  * One write at a time; from here until its outcome is certain both ISRs count. Returns true and fills *ret: next
  * publish the new limits, then leader_state_confirm() with the high watermark read after that, then send. */
 bool leader_state_propose(struct leader_state *s, int64_t high_watermark, int64_t now_ms,
                           struct leader_isr_change *ret);
-/* The high watermark may have moved between looking and publishing. False: somebody who was to join is behind it; the
- * proposal is withdrawn and must not be sent. */
+/* The high watermark and the log's start may have moved between looking and publishing. False: somebody who was to join
+ * is behind them; the proposal is withdrawn and must not be sent. */
 bool leader_state_confirm(struct leader_state *s, int64_t high_watermark);
 
 /* What became of the write. `version`: the node's new version, for LEADER_APPLIED only. */

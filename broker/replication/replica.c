@@ -17,7 +17,7 @@ struct replica {
 
     pthread_mutex_t lock; /* before the partition's; guards all below */
     struct replica_role role;
-    int64_t broker_epoch;        /* with which the role was taken */
+    int64_t broker_epoch;        /* with which the role was taken, or is held since when it does not lead */
     struct leader_state *leader; /* NULL: does not lead */
     bool is_posted;
     struct inbox_item item;
@@ -94,6 +94,7 @@ static void publish(struct replica *r)
 {
     partition_set_replicas(r->partition, r->leader->leader_epoch, leader_state_replicated_end(r->leader),
                            leader_state_in_sync(r->leader));
+    partition_set_replicas_start(r->partition, r->leader->leader_epoch, leader_state_replicated_start(r->leader));
 }
 
 static int64_t high_watermark(struct replica *r)
@@ -136,7 +137,9 @@ static void begin_epoch(struct question *q, const struct epoch_history *history)
 
 static int lead(struct replica *r, const struct replica_news *news)
 {
-    int32_t room = news->replicas->count > news->state->isr_count ? news->replicas->count : news->state->isr_count;
+    int32_t room = news->replicas->count + news->state->isr_count; /* one may be older than the other */
+    if (room > ZNODE_REPLICAS_MAX)
+        room = ZNODE_REPLICAS_MAX;
     struct leader_state *leader = malloc(leader_state_bytes(room));
     if (!leader)
         return -BROOK_E_NOMEM;
@@ -150,7 +153,8 @@ static int lead(struct replica *r, const struct replica_news *news)
                                          .version = news->version,
                                          .min_in_sync = news->min_in_sync,
                                          .lag_ms_max = r->s->lag_ms_max,
-                                         .now_ms = news->now_ms};
+                                         .now_ms = news->now_ms,
+                                         .is_again = news->is_again};
     struct question q = {.ask = begin_epoch, .replica = r, .beginning = &beginning};
     int err = ask(&q);
     if (!err)
@@ -159,6 +163,8 @@ static int lead(struct replica *r, const struct replica_news *news)
     if (!err)
         err = partition_lead_with(r->partition, leader->leader_epoch, leader->epoch_start,
                                   leader_state_replicated_end(leader), leader_state_in_sync(leader));
+    if (!err)
+        publish(r);
     if (err) {
         free(leader);
         r->leader = NULL;
@@ -199,20 +205,33 @@ static int grow(struct replica *r, int32_t room)
     return 0;
 }
 
-/* Leading goes on; who is assigned, or in sync, may have changed. Returns 0, or that it can not be taken now. */
-static int lead_on(struct replica *r, const struct replica_news *news)
+static int take_leaders_news(struct replica *r, const struct replica_news *news)
+{
+    int err = leader_state_assign(r->leader, news->replicas, news->now_ms);
+    return err ? err : leader_state_read(r->leader, news->state, news->version);
+}
+
+/* Leading goes on; who is assigned, or in sync, may have changed. What can not be taken now is taken with the next
+ * news: the state's version stays as it was, so nothing is written on what was not read. */
+static void lead_on(struct replica *r, const struct replica_news *news)
 {
     pthread_mutex_lock(&r->lock);
-    int err = leader_state_assign(r->leader, news->replicas, news->now_ms);
-    if (err == -BROOK_E_TOO_MANY && !(err = grow(r, ZNODE_REPLICAS_MAX)))
-        err = leader_state_assign(r->leader, news->replicas, news->now_ms);
-    if (!err)
-        err = leader_state_read(r->leader, news->state, news->version);
+    int err = take_leaders_news(r, news);
+    if (err == -BROOK_E_TOO_MANY && r->leader->replicas_max < ZNODE_REPLICAS_MAX && !grow(r, ZNODE_REPLICAS_MAX))
+        (void)take_leaders_news(r, news);
     r->leader->min_in_sync = news->min_in_sync;
     partition_set_min_in_sync(r->partition, news->min_in_sync);
     publish(r);
     pthread_mutex_unlock(&r->lock);
-    return err;
+}
+
+/* The same process with the same log: what it reports is vouched for by its present registration, or nobody would
+ * count it. */
+static void register_anew(struct replica *r, int64_t broker_epoch)
+{
+    pthread_mutex_lock(&r->lock);
+    r->broker_epoch = broker_epoch;
+    pthread_mutex_unlock(&r->lock);
 }
 
 enum replica_verdict replica_take_news(struct replica *r, const struct replica_news *news, struct replica_step *ret)
@@ -226,6 +245,8 @@ enum replica_verdict replica_take_news(struct replica *r, const struct replica_n
         *ret = r->role.step;
         if (r->leader)
             lead_on(r, news);
+        else
+            register_anew(r, news->broker_epoch);
         return verdict;
     }
     if (verdict == REPLICA_REFUSE)
@@ -285,12 +306,22 @@ bool replica_is_catching_up(const struct replica *r)
 
 /* ---- the in-sync replicas ----------------------------------------------------------------------------- */
 
+/* The log's start is looked at after the limits that wait for it were published: a deletion that saw the old ones has
+ * raised it by then. */
+static void tell_start(struct replica *r)
+{
+    leader_state_starts_at(r->leader, log_start_offset(partition_log(r->partition)));
+}
+
 bool replica_propose(struct replica *r, int64_t now_ms, struct leader_isr_change *ret)
 {
     pthread_mutex_lock(&r->lock);
+    if (r->leader)
+        tell_start(r);
     bool is_due = r->leader && leader_state_propose(r->leader, high_watermark(r), now_ms, ret);
     if (is_due) {
         publish(r);
+        tell_start(r);
         is_due = leader_state_confirm(r->leader, high_watermark(r));
         if (!is_due)
             publish(r);
@@ -340,7 +371,7 @@ static bool may_join(struct replica *r, int32_t broker_id)
     const struct leader_replica *f = leader_find(r->leader, broker_id);
     uint32_t bit = leader_bit((int32_t)(f - r->leader->replicas));
     return r->leader->change == LEADER_IDLE && !((r->leader->stored | r->leader->proposed) & bit) &&
-           f->safe_end >= high_watermark(r);
+           f->safe_end >= high_watermark(r) && f->log_start >= log_start_offset(partition_log(r->partition));
 }
 
 int replica_pull(struct replica *r, const struct leader_pull *pull, int64_t now_ms)

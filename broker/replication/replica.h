@@ -40,6 +40,7 @@ struct replica_news {
     const struct znode_replicas *replicas; /* assigned, and being added */
     int64_t broker_epoch;                  /* of this broker's registration */
     bool is_assigned;
+    bool is_again; /* it was led at this epoch before, by another replica object of this process */
     int32_t min_in_sync;
     int64_t now_ms; /* clock_boot_ns() in ms, as everywhere here */
 };
@@ -71,8 +72,8 @@ int replica_pull(struct replica *r, const struct leader_pull *pull, int64_t now_
  * own. It only rises. */
 int32_t replica_reached_epoch(const struct replica *r);
 void replica_reach_epoch(struct replica *r, int32_t leader_epoch);
-/* EpochEnd. A leader answers for its log (`current_epoch` -1: whoever asks does not know it). When nobody leads at `current_epoch` and this replica has applied that, the
- * question for INT32_MAX compares logs for an election: the answer is the replica's own last epoch and end, and *ret_broker_epoch
+/* EpochEnd. A leader answers for its log (`current_epoch` -1: whoever asks does not know it). When nobody leads at
+ * `current_epoch` and this replica has applied that, the question for INT32_MAX compares logs for an election: the answer is the replica's own last epoch and end, and *ret_broker_epoch
  * the registration that vouches for it. Returns 0, -BROOK_E_NOT_LEADER, -BROOK_E_FENCED_EPOCH,
  * -BROOK_E_UNKNOWN_EPOCH. */
 int replica_epoch_end(struct replica *r, int32_t current_epoch, int32_t epoch, struct epoch_end *ret,

@@ -335,19 +335,27 @@ int data_dir_checkpoint(struct data_dir *dir, const struct data_dir_checkpoint *
     return save_checkpoints(dir, error);
 }
 
-int data_dir_raise_start(struct data_dir *dir, const char *topic, int32_t partition, int64_t offset)
+int data_dir_raise_starts(struct data_dir *dir, const struct data_dir_start *starts, size_t count)
 {
-    struct known *k = find_known(dir, dir->known_count, topic, partition);
-    if (!k) {
-        if (!add_known(dir, topic, partition))
-            return -BROOK_E_NOMEM;
-        sort_known(dir);
-        k = find_known(dir, dir->known_count, topic, partition);
+    for (size_t i = 0; i < count; i++) {
+        struct known *k = find_known(dir, dir->known_count, starts[i].topic, starts[i].partition);
+        if (!k) {
+            if (!add_known(dir, starts[i].topic, starts[i].partition))
+                return -BROOK_E_NOMEM;
+            sort_known(dir);
+            k = find_known(dir, dir->known_count, starts[i].topic, starts[i].partition);
+        }
+        if (starts[i].offset > k->offsets[START_OFFSETS])
+            k->offsets[START_OFFSETS] = starts[i].offset;
     }
-    if (offset > k->offsets[START_OFFSETS])
-        k->offsets[START_OFFSETS] = offset;
     /* Written even if it is not news: an attempt before this one may have failed. */
     return save_some(dir, START_OFFSETS, NULL);
+}
+
+int data_dir_raise_start(struct data_dir *dir, const char *topic, int32_t partition, int64_t offset)
+{
+    const struct data_dir_start start = {topic, partition, offset};
+    return data_dir_raise_starts(dir, &start, 1);
 }
 
 int data_dir_lower_recovery_point(struct data_dir *dir, const char *topic, int32_t partition, int64_t offset)

@@ -88,6 +88,13 @@ int data_dir_checkpoint(struct data_dir *dir, const struct data_dir_checkpoint *
  * 0. A lower one than known changes nothing. Returns as data_dir_checkpoint(); after a failure it may or may not be
  * there. */
 int data_dir_raise_start(struct data_dir *dir, const char *topic, int32_t partition, int64_t offset);
+/* The same for several partitions, with one write. */
+struct data_dir_start {
+    const char *topic;
+    int32_t partition;
+    int64_t offset;
+};
+int data_dir_raise_starts(struct data_dir *dir, const struct data_dir_start *starts, size_t count);
 /* The log is about to be cut to `offset`: let the recovery point be at most that, on stable storage when this returns 0.
  * Nothing is written when it is already. Returns as data_dir_checkpoint(). */
 int data_dir_lower_recovery_point(struct data_dir *dir, const char *topic, int32_t partition, int64_t offset);

@@ -99,6 +99,8 @@ static void write_settings(const struct brokers *b, int id, const char *name, co
             b->directory, name, place->zookeeper);
     if (*place->advertised)
         fprintf(f, "advertised.listeners=%s\n", place->advertised);
+    if (*place->rack)
+        fprintf(f, "broker.rack=%s\n", place->rack);
     fprintf(f, "zookeeper.session.timeout.ms=%d\n", b->options.session_timeout_ms);
     for (int i = 0; settings && settings[i]; i++)
         fprintf(f, "%s\n", settings[i]);

@@ -22,6 +22,7 @@ struct brokers_place {
     char listeners[64];
     char advertised[64]; /* "": not set */
     char zookeeper[64];  /* with the chroot */
+    char rack[32];       /* "": not set */
     char namespace[64];  /* of `ip netns`, for the process; "": ours */
 };
 

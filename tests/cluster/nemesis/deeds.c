@@ -21,6 +21,14 @@ static void kill_broker(struct world *w, int id)
     brokers_kill(w->brokers, id);
 }
 
+typedef void broker_deed(struct world *w, int id);
+
+static void each_broker(struct world *w, broker_deed *deed)
+{
+    for (int id = 1; id <= w->options->brokers; id++)
+        deed(w, id);
+}
+
 static void stop_broker(struct world *w, int id)
 {
     w->is_up[id] = false;
@@ -147,7 +155,14 @@ static void mark_busy(struct world *w, const struct fault *f, bool busy)
     case FAULT_MEMBER_KILL:
     case FAULT_MEMBER_PAUSE: w->view.is_member_busy = busy; break;
     case FAULT_CUT_ONE_WAY:
-    case FAULT_CUT_BOTH: w->view.is_broker_busy[f->other] = busy; /* fall through */
+    case FAULT_CUT_BOTH: w->view.is_broker_busy[f->other] = w->view.is_broker_busy[f->broker] = busy; break;
+    case FAULT_BLACKOUT:
+        for (int id = 1; id <= w->options->brokers; id++)
+            w->view.is_broker_busy[id] = busy;
+        break;
+    case FAULT_ELECT:
+    case FAULT_MOVE:
+    case FAULT_CALM: break;
     default: w->view.is_broker_busy[f->broker] = busy;
     }
 }
@@ -156,6 +171,7 @@ static void do_it(struct world *w, const struct fault *f)
 {
     switch (f->kind) {
     case FAULT_KILL: kill_broker(w, f->broker); break;
+    case FAULT_BLACKOUT: each_broker(w, kill_broker); break;
     case FAULT_STOP: stop_broker(w, f->broker); break;
     case FAULT_PAUSE:
     case FAULT_PAUSE_LONG: pause_broker(w, f->broker); break;
@@ -183,6 +199,7 @@ static void undo(struct world *w, const struct fault *f)
     switch (f->kind) {
     case FAULT_KILL:
     case FAULT_STOP: world_start_broker(w, f->broker); break;
+    case FAULT_BLACKOUT: each_broker(w, world_start_broker); break;
     case FAULT_PAUSE:
     case FAULT_PAUSE_LONG: continue_broker(w, f->broker); break;
     case FAULT_CUT_ZOOKEEPER:
@@ -212,6 +229,7 @@ static void describe(const struct world *w, const struct fault *f, char *text, s
     case FAULT_ZOOKEEPER_KILL:
     case FAULT_ZOOKEEPER_PAUSE:
     case FAULT_ELECT:
+    case FAULT_BLACKOUT:
     case FAULT_CALM: snprintf(text, room, "%s", name); break;
     case FAULT_MOVE: snprintf(text, room, "%s: partition %d", name, f->partition); break;
     case FAULT_MEMBER_KILL:

@@ -41,7 +41,7 @@ struct nemesis_report {
     int64_t not_stored, unknown; /* what producers were told of the others */
     int64_t watermark_answers, watermark_breaches;
     int64_t state_breaches;      /* in the state znodes */
-    int64_t offset_breaches;     /* of groups: an offset that went back, or that nobody saw */
+    int64_t offset_breaches;     /* of groups: an offset that went back */
     int64_t replicas_compared, replicas_different;
     int64_t surprises;           /* a process that ended by itself, something that was not well again in time */
     int64_t run_ms;

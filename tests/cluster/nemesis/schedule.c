@@ -10,6 +10,7 @@ static const struct {
     int sessions_min, sessions_max; /* how long, in hundredths of a session timeout */
 } kinds[FAULT_KINDS] = {
     [FAULT_KILL] = {"kill", 14, 0, 250},
+    [FAULT_BLACKOUT] = {"blackout", 4, 0, 200},
     [FAULT_STOP] = {"stop", 8, 0, 200},
     [FAULT_PAUSE] = {"pause", 8, 10, 80},
     [FAULT_PAUSE_LONG] = {"pause-long", 9, 120, 300},
@@ -78,13 +79,22 @@ static enum fault_kind draw_kind(struct schedule *s)
     return (enum fault_kind)kind;
 }
 
+static bool is_anybody_busy(const struct schedule *s, const struct schedule_view *v)
+{
+    for (int id = 1; id <= s->brokers; id++)
+        if (v->is_broker_busy[id])
+            return true;
+    return false;
+}
+
 static bool is_possible(const struct schedule *s, const struct schedule_view *v, const struct fault *f)
 {
     switch (f->kind) {
     case FAULT_EMPTY_DISK: return s->may_lose_disk;
-    case FAULT_MOVE: return s->may_move;
-    case FAULT_CALM:
-    case FAULT_ELECT: return true;
+    case FAULT_MOVE: return s->may_move && !v->is_zookeeper_busy;
+    case FAULT_CALM: return true;
+    case FAULT_BLACKOUT: return !is_anybody_busy(s, v);
+    case FAULT_ELECT:
     case FAULT_ZOOKEEPER_KILL:
     case FAULT_ZOOKEEPER_PAUSE: return !v->is_zookeeper_busy;
     case FAULT_MEMBER_KILL:

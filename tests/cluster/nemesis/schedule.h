@@ -9,6 +9,7 @@
 
 enum fault_kind {
     FAULT_KILL,            /* SIGKILL; the broker comes back with its data, perhaps within its session */
+    FAULT_BLACKOUT,        /* SIGKILL to all at once; they come back with their data, which is in the page cache */
     FAULT_STOP,            /* SIGTERM; it comes back with its data */
     FAULT_PAUSE,           /* SIGSTOP and SIGCONT, shorter than the session */
     FAULT_PAUSE_LONG,      /* longer than the session */

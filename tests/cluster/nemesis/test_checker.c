@@ -294,22 +294,24 @@ START_TEST(the_same_seed_gives_the_same_faults)
 {
     struct schedule a = {.random = 42, .brokers = 3, .partitions = 6, .groups = 2, .members = 2, .session_ms = 2000,
                          .may_lose_disk = true, .may_move = true}, b = a;
-    struct schedule_view view = {.is_broker_busy = {[2] = true}};
+    struct schedule_view busy = {.is_broker_busy = {[2] = true}}, free_view = {0};
     int seen[FAULT_KINDS] = {0};
     for (int i = 0; i < 2000; i++) {
-        struct fault f = schedule_next(&a, &view), g = schedule_next(&b, &view);
+        const struct schedule_view *view = i % 2 ? &free_view : &busy;
+        struct fault f = schedule_next(&a, view), g = schedule_next(&b, view);
         ck_assert_int_eq(memcmp(&f, &g, sizeof f), 0);
         ck_assert_int_ne(f.broker, f.other);
         ck_assert(fault_wants_calm(f.kind) || f.kind == FAULT_MOVE || f.kind == FAULT_ELECT ||
                   f.kind == FAULT_ZOOKEEPER_KILL || f.kind == FAULT_ZOOKEEPER_PAUSE || f.kind == FAULT_MEMBER_KILL ||
-                  f.kind == FAULT_MEMBER_PAUSE || f.broker != 2);
+                  f.kind == FAULT_MEMBER_PAUSE || i % 2 || f.broker != 2);
+        ck_assert(f.kind != FAULT_BLACKOUT || i % 2);
         seen[f.kind]++;
     }
     for (int kind = 0; kind < FAULT_KINDS; kind++)
         ck_assert_int_gt(seen[kind], 0);
     a.may_lose_disk = false;
     for (int i = 0; i < 2000; i++)
-        ck_assert_int_ne(schedule_next(&a, &view).kind, FAULT_EMPTY_DISK);
+        ck_assert_int_ne(schedule_next(&a, &busy).kind, FAULT_EMPTY_DISK);
 }
 END_TEST
 

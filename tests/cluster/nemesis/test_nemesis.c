@@ -13,7 +13,7 @@ START_TEST(nothing_acknowledged_is_lost_in_a_short_run)
                                 .members = 2,
                                 .seed = suite_seed(),
                                 .plan = plan,
-                                .plan_count = sizeof plan / sizeof plan[0],
+                                .plan_count = suite_is_quick() ? 1 : sizeof plan / sizeof plan[0],
                                 .talk = stderr};
     struct nemesis_report r;
     nemesis_run(&o, &r);

@@ -591,6 +591,36 @@ START_TEST(records_that_wait_for_a_dead_leader_go_to_the_next_one)
 }
 END_TEST
 
+static enum stub_verdict first_broker_is_silent(void *arg, const struct stub_request *q)
+{
+    struct fixture *f = arg;
+    if (!is_produce(q) || q->broker_id != 1)
+        return STUB_PASS;
+    f->step++;
+    return STUB_DONE;
+}
+
+static bool has_taken_a_step(void *arg)
+{
+    struct fixture *f = arg;
+    return f->step > 0;
+}
+
+START_TEST(a_leader_that_does_not_answer_is_asked_about)
+{
+    struct fixture *f = fixture_open(2, 1);
+    set(f, "request.timeout.ms", "300");
+    set(f, "connect.timeout.ms", "60000"); /* how long silence does not cost the connection */
+    fixture_start(f, first_broker_is_silent);
+    send_one(f, 0);
+    ck_assert(suite_wait(has_taken_a_step, f, WAIT_MS));
+    stub_cluster_set_leader(f->cluster, "t", 0, 2);
+    flush(f);
+    ck_assert_int_eq(f->counts[BROOK_STORED], 1);
+    fixture_close(f);
+}
+END_TEST
+
 START_TEST(a_broker_that_is_gone_costs_its_partitions_only)
 {
     struct fixture *f = fixture_open(2, 2);
@@ -798,6 +828,7 @@ SUITE_MAIN("client/producer_failures", SUITE_TEST(a_batch_that_is_too_large_is_c
            SUITE_TEST(what_is_given_up_says_why_the_last_attempt_failed),
            SUITE_TEST(a_refusal_for_good_is_reported_without_a_retry),
            SUITE_TEST(a_leader_that_moves_is_followed),
+           SUITE_TEST(a_leader_that_does_not_answer_is_asked_about),
            SUITE_TEST(records_that_wait_for_a_dead_leader_go_to_the_next_one),
            SUITE_TEST(unacknowledged_records_follow_a_leader_that_moved),
            SUITE_TEST(a_broker_that_is_gone_costs_its_partitions_only),

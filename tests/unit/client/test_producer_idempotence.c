@@ -360,6 +360,67 @@ START_TEST(what_nobody_can_tell_is_reported_as_maybe_stored_and_not_sent_anew)
 }
 END_TEST
 
+/* A leader that is deposed has written it, and says so. */
+static enum stub_verdict store_and_resign(void *arg, const struct stub_request *q)
+{
+    struct fixture *f = arg;
+    if (!is_produce(q) || atomic_fetch_add(&f->step, 1) != 1)
+        return STUB_PASS;
+    store_in_silence(q);
+    stub_cluster_forget_producers(f->cluster, "t", 0);
+    reply_code(q, BROOK_E_NOT_LEADER, true);
+    return STUB_DONE;
+}
+
+START_TEST(what_a_deposed_leader_has_written_is_not_sent_anew_either)
+{
+    struct fixture *f = fixture_open(1, 1);
+    fixture_start(f, store_and_resign);
+    send_one(f, 0);
+    flush(f);
+    send_one(f, 0);
+    flush(f);
+    ck_assert_int_eq(f->outcomes[1], BROOK_MAYBE_STORED);
+    check_logs(f, 1);
+    fixture_close(f);
+}
+END_TEST
+
+/* Three are on their way and lost. Then the first is refused for a while, and so are those behind it, for their numbers:
+ * that says nothing of them. */
+static enum stub_verdict lose_three_refuse_one(void *arg, const struct stub_request *q)
+{
+    struct fixture *f = arg;
+    if (!is_produce(q))
+        return STUB_PASS;
+    int step = atomic_fetch_add(&f->step, 1);
+    if (step == 3)
+        stub_close(q->connection);
+    if (step >= 1 && step <= 3)
+        return STUB_DONE;
+    if (step != 4)
+        return STUB_PASS;
+    reply_code(q, BROOK_E_NOT_ENOUGH_REPLICAS, false);
+    return STUB_DONE;
+}
+
+START_TEST(numbers_that_come_too_early_are_sent_again)
+{
+    struct fixture *f = fixture_open(1, 1);
+    set(f, "batch.size", "1");
+    fixture_start(f, lose_three_refuse_one);
+    send_one(f, 0);
+    flush(f);
+    for (int i = 0; i < 5; i++)
+        send_one(f, 0);
+    flush(f);
+    ck_assert_msg(f->counts[BROOK_STORED] == 6, "%s", f->last_text);
+    ck_assert_int_eq(f->producer->topics->partitions[0]->producer_epoch, 0);
+    check_logs(f, 1);
+    fixture_close(f);
+}
+END_TEST
+
 static enum stub_verdict fence(void *arg, const struct stub_request *q)
 {
     if (!is_produce(q))
@@ -491,7 +552,8 @@ SUITE_MAIN("client/producer_idempotence", SUITE_TEST(lost_answers_neither_duplic
            SUITE_TEST(unknown_producer_begins_anew),
            SUITE_TEST(refused_batch_is_a_gap_that_the_next_ones_get_over),
            SUITE_TEST(what_nobody_can_tell_is_reported_as_maybe_stored_and_not_sent_anew),
-           SUITE_TEST(fenced_producer_is_told_so), SUITE_TEST(sequence_wraps_on_both_sides),
+           SUITE_TEST(what_a_deposed_leader_has_written_is_not_sent_anew_either),
+           SUITE_TEST(numbers_that_come_too_early_are_sent_again), SUITE_TEST(fenced_producer_is_told_so), SUITE_TEST(sequence_wraps_on_both_sides),
            SUITE_TEST(topic_made_anew_gets_new_numbers), SUITE_TEST(producer_id_is_asked_for_until_there_is_one),
            SUITE_TEST(brokers_that_give_no_producer_ids_fail_the_records),
            SUITE_TEST(contradictions_are_refused_when_asked_for_and_else_switch_it_off))

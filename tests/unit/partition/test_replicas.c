@@ -288,6 +288,68 @@ START_TEST(a_high_watermark_starts_where_the_checkpoint_says)
 }
 END_TEST
 
+START_TEST(a_deletion_wakes_followers_and_whoever_waits_for_them)
+{
+    struct partition *p = make("deletion");
+    struct inbox inbox;
+    struct produce q;
+    int64_t start;
+    struct brook_error error;
+    inbox_init(&inbox);
+    ck_assert_int_eq(partition_lead_with(p, 4, 0, 0, 2), 0);
+    for (int i = 0; i < 3; i++) {
+        produce(p, &q, &inbox);
+        partition_set_replicas(p, 4, i + 1, 2);
+        inbox_drain(&inbox);
+        batches_free(&q.batch);
+    }
+    ck_assert_int_eq(marks_of(p).replicated_start, -1);
+    struct partition_waiter follower = {
+        .offset = 3, .end = PARTITION_LOG_END, .heeds_deletions = true, .inbox = &inbox, .wake = count_wake};
+    struct partition_waiter consumer = {.offset = 3, .inbox = &inbox, .wake = count_wake};
+    struct partition_waiter deletion = {
+        .offset = 1, .end = PARTITION_REPLICATED_START, .inbox = &inbox, .wake = count_wake};
+    ck_assert(partition_wait(p, &follower));
+    ck_assert(partition_wait(p, &consumer));
+    ck_assert_int_eq(partition_delete_records(p, 2, false, &start, &error), 0);
+    inbox_drain(&inbox);
+    ck_assert_int_eq(follower.offset, -1);
+    ck_assert_int_eq(consumer.offset, 3); /* it has what there is */
+    ck_assert_int_eq(marks_of(p).deleted_start, 2);
+    ck_assert(partition_wait(p, &deletion));
+    ck_assert(partition_set_replicas_start(p, 4, 1));
+    ck_assert(!partition_set_replicas_start(p, 3, 2));
+    inbox_drain(&inbox);
+    ck_assert_int_eq(deletion.offset, 1);
+    ck_assert(partition_set_replicas_start(p, 4, 2));
+    inbox_drain(&inbox);
+    ck_assert_int_eq(deletion.offset, -1);
+    partition_stop_leading(p);
+    partition_unref(p);
+    inbox_drain(&inbox);
+    inbox_done(&inbox);
+}
+END_TEST
+
+START_TEST(a_follower_begins_where_its_leader_does_and_says_so_when_it_is_kept)
+{
+    struct partition *p = make("begins");
+    struct brook_error error;
+    ck_assert_int_eq(partition_follow(p, 5), 0);
+    ck_assert_int_eq(replicate(p, 5, 5, 0, 2), 0);
+    ck_assert_int_eq(replicate(p, 5, 5, 2, 4), 0);
+    ck_assert_int_eq(partition_raise_start(p, 4, 1, &error), -BROOK_E_FENCED_EPOCH);
+    ck_assert_int_eq(marks_of(p).log_start, 0);
+    ck_assert_int_eq(partition_raise_start(p, 5, 3, &error), 0);
+    ck_assert_int_eq(marks_of(p).log_start, 3);
+    ck_assert_int_eq(marks_of(p).kept_start, 3);
+    ck_assert_int_eq(partition_raise_start(p, 5, 2, &error), 0); /* late: it does not go back */
+    ck_assert_int_eq(marks_of(p).log_start, 3);
+    ck_assert_int_eq(marks_of(p).kept_start, 3);
+    partition_unref(p);
+}
+END_TEST
+
 SUITE_MAIN("partition/replicas", SUITE_TEST(the_high_watermark_waits_for_the_other_replicas),
            SUITE_TEST(too_few_replicas_refuse_before_and_say_so_after),
            SUITE_TEST(a_follower_stores_what_its_leader_sends_and_nothing_else),
@@ -295,4 +357,6 @@ SUITE_MAIN("partition/replicas", SUITE_TEST(the_high_watermark_waits_for_the_oth
            SUITE_TEST(a_follower_left_behind_starts_over_where_the_leaders_log_begins),
            SUITE_TEST(readers_of_a_follower_are_woken_by_the_leaders_mark_and_by_its_end),
            SUITE_TEST(a_followers_safe_end_is_what_is_on_its_disk_where_the_topic_says_fsync),
+           SUITE_TEST(a_deletion_wakes_followers_and_whoever_waits_for_them),
+           SUITE_TEST(a_follower_begins_where_its_leader_does_and_says_so_when_it_is_kept),
            SUITE_TEST(a_high_watermark_starts_where_the_checkpoint_says))
