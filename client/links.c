@@ -90,7 +90,7 @@ static const struct metadata_broker *broker_of(const struct link *link)
 static bool is_another(const struct link *link)
 {
     const struct metadata_broker *broker = broker_of(link);
-    return broker && (link->was_gone || broker->port != link->port || 
+    return broker && (link->was_gone || broker->port != link->port ||
                       strncmp(broker->host, link->host, sizeof link->host - 1) != 0);
 }
 
