@@ -91,7 +91,7 @@ start_broker() { # ID [KEY=VALUE...]
         echo "listeners=127.0.0.1:0"
         echo "log.dirs=$home/data-$id"
         echo "zookeeper.connect=127.0.0.1:$zookeeper_port/brook"
-        echo "zookeeper.session.timeout.ms=6000"
+        echo "zookeeper.session.timeout.ms=${session_ms:-6000}"
         printf '%s\n' "$@"
     } >"$home/broker-$id.conf"
     setsid "$build/brookd" -c "$home/broker-$id.conf" >"$home/log/broker-$id.log" 2>&1 </dev/null &

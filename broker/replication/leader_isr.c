@@ -21,11 +21,15 @@ static bool has_to_leave(const struct leader_state *s, const struct leader_repli
            now_ms - r->caught_up_ms > s->lag_ms_max;
 }
 
-static bool may_join(const struct leader_state *s, const struct leader_replica *r, int64_t high_watermark)
+/* One that would have to leave at once for its lag does not join: with nothing written, its last position may be as far
+ * as the high watermark for ever. */
+static bool may_join(const struct leader_state *s, const struct leader_replica *r, int64_t high_watermark,
+                     int64_t now_ms)
 {
     bool is_alive = r->live_epoch == LEADER_LIVE_UNKNOWN || r->live_epoch == r->broker_epoch;
     return r->is_assigned && is_alive && !r->is_draining && r->broker_epoch >= 0 && r->safe_end >= high_watermark &&
-           r->safe_end >= s->epoch_start && r->log_start >= s->log_start;
+           r->safe_end >= s->epoch_start && r->log_start >= s->log_start &&
+           now_ms - r->caught_up_ms <= s->lag_ms_max;
 }
 
 /* Leaving comes first and alone: a member that is to join may prove to be of an earlier life, and the whole write
@@ -38,7 +42,7 @@ static uint32_t wanted_isr(const struct leader_state *s, int64_t high_watermark,
         if (i == s->self)
             continue;
         if (!(s->stored & leader_bit(i)))
-            joining |= may_join(s, r, high_watermark) ? leader_bit(i) : 0;
+            joining |= may_join(s, r, high_watermark, now_ms) ? leader_bit(i) : 0;
         else if (has_to_leave(s, r, high_watermark, now_ms))
             leaving |= leader_bit(i);
     }

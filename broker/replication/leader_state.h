@@ -161,10 +161,10 @@ struct leader_isr_change {
 /* The leader's own log begins at `log_start`: to be told before each of the next two. It only rises. */
 void leader_state_starts_at(struct leader_state *s, int64_t log_start);
 /* Is a change due? Shrink: members not assigned, dead, draining, registered anew, whose log ends below the high
- * watermark (it has lost records), or not caught up for lag_ms_max (a
- * pull catches up when it asks for the log's end as of the pull before, as of then). Expand: assigned, alive, not
- * draining, with a safe end at or above the high watermark and the epoch's start, and with a log that begins no lower
- * than the leader's: what was deleted must not come back with it. The leader stays.
+ * watermark (it has lost records), or not caught up for lag_ms_max (a pull catches up when it asks for the log's end as
+ * of the pull before, as of then). Expand: assigned, alive, not
+ * draining, caught up for no longer ago than that, with a safe end at or above the high watermark and the epoch's start,
+ * and with a log that begins no lower than the leader's: what was deleted must not come back with it. The leader stays.
  * One write at a time; from here until its outcome is certain both ISRs count. Returns true and fills *ret: next
  * publish the new limits, then leader_state_confirm() with the high watermark read after that, then send. */
 bool leader_state_propose(struct leader_state *s, int64_t high_watermark, int64_t now_ms,

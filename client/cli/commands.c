@@ -23,5 +23,6 @@ const struct cli_command *const cli_commands[] = {
     &cmd_bench_latency,
     &cmd_bench_limit,
     &cmd_bench_durability,
+    &cmd_bench_availability,
     NULL,
 };

@@ -26,4 +26,5 @@ extern const struct cli_command cmd_bench_consume;
 extern const struct cli_command cmd_bench_latency;
 extern const struct cli_command cmd_bench_limit;
 extern const struct cli_command cmd_bench_durability;
+extern const struct cli_command cmd_bench_availability;
 #endif

@@ -197,7 +197,8 @@ static int by_sequence(const void *a, const void *b)
 static void judge_acknowledged(struct checker *c)
 {
     struct verdict *v = &c->verdict;
-    qsort(c->acknowledged.entries, c->acknowledged.count, sizeof *c->acknowledged.entries, by_sequence);
+    if (c->acknowledged.count)
+        qsort(c->acknowledged.entries, c->acknowledged.count, sizeof *c->acknowledged.entries, by_sequence);
     for (size_t i = 0; i < c->acknowledged.count; i++) {
         const struct trail_entry *e = &c->acknowledged.entries[i];
         struct places *places = places_of(&c->logs[e->partition], e->producer);

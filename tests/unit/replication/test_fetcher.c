@@ -8,6 +8,7 @@
 #include "tests/unit/storage/fixture.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #define WAIT_MS 15000
@@ -134,4 +135,220 @@ START_TEST(an_answer_about_the_old_epoch_does_not_stop_the_new_one)
 }
 END_TEST
 
-SUITE_MAIN("replication/fetcher", SUITE_TEST_SLOW(an_answer_about_the_old_epoch_does_not_stop_the_new_one, 60))
+/* ---- many partitions ------------------------------------------------------------------------------------ */
+
+#define MANY 20
+#define BAD 7
+#define RECORDS 3
+
+/* A leader of MANY partitions with RECORDS records each; one record of one of them is rotten. */
+struct many {
+    atomic_int is_rotten;
+    atomic_int asked_for_bad;
+    atomic_int told; /* lines about it */
+    struct log_batch batches[RECORDS];
+    struct log_batch rotten;
+};
+
+static void serve(const struct stub_request *q, const struct many *m)
+{
+    static _Thread_local Brook__PulledPartition parts[MANY];
+    static _Thread_local uint8_t records[MANY * 4096];
+    Brook__PulledPartition *pointers[MANY];
+    Brook__Response response = BROOK__RESPONSE__INIT;
+    Brook__PullResponse pull = BROOK__PULL_RESPONSE__INIT;
+    const Brook__PullRequest *asked = q->request->pull;
+    size_t at = 0;
+    for (size_t i = 0; i < asked->n_partitions && pull.n_partitions < MANY; i++) {
+        const Brook__PullPartition *entry = asked->partitions[i];
+        if (entry->offset >= RECORDS)
+            continue;
+        bool is_bad = entry->partition == BAD && entry->offset == 1 && m->is_rotten;
+        const struct log_batch *batch = is_bad ? &m->rotten : &m->batches[entry->offset];
+        Brook__PulledPartition *part = &parts[pull.n_partitions];
+        brook__pulled_partition__init(part);
+        part->has_topic_id = part->has_partition = part->has_records_bytes = part->has_high_watermark = 1;
+        part->topic_id = entry->topic_id;
+        part->partition = entry->partition;
+        part->high_watermark = RECORDS;
+        part->records_bytes = (uint32_t)batch->header.total_bytes;
+        memcpy(records + at, batch->data, batch->header.total_bytes);
+        at += batch->header.total_bytes;
+        pointers[pull.n_partitions++] = part;
+    }
+    pull.has_session_id = 1;
+    pull.session_id = 7;
+    pull.partitions = pointers;
+    response.body_case = BROOK__RESPONSE__BODY_PULL;
+    response.pull = &pull;
+    stub_reply(q, &response, records, at, pull.n_partitions ? 0 : 20);
+}
+
+static enum stub_verdict lead_many(void *arg, const struct stub_request *q)
+{
+    struct many *m = arg;
+    if (q->request->body_case != BROOK__REQUEST__BODY_PULL)
+        return STUB_PASS;
+    for (size_t i = 0; i < q->request->pull->n_partitions; i++)
+        m->asked_for_bad += q->request->pull->partitions[i]->partition == BAD &&
+                            q->request->pull->partitions[i]->offset == 1;
+    serve(q, m);
+    return STUB_DONE;
+}
+
+static void count_line(void *arg, enum diag_level level, const char *subject, const char *message)
+{
+    struct many *m = arg;
+    m->told += level == DIAG_WARN && strstr(subject, "orders/7") && strstr(message, "trying on");
+}
+
+struct followers {
+    struct partition *p[MANY];
+    struct replica *r[MANY];
+};
+
+static bool others_are_through(void *arg)
+{
+    const struct followers *w = arg;
+    for (int i = 0; i < MANY; i++) {
+        struct partition_marks marks;
+        partition_marks(w->p[i], &marks);
+        if (i != BAD && (marks.log_end != RECORDS || marks.high_watermark != RECORDS))
+            return false;
+    }
+    return true;
+}
+
+static bool was_tried_again(void *arg)
+{
+    const struct many *m = arg;
+    return m->asked_for_bad >= 3 && m->told > 0;
+}
+
+static bool is_through(void *arg)
+{
+    struct partition_marks marks;
+    partition_marks(arg, &marks);
+    return marks.log_end == RECORDS;
+}
+
+static struct partition *make_many(int number)
+{
+    char name[32];
+    struct log_settings s = fixture_settings();
+    snprintf(name, sizeof name, "many-%d", number);
+    struct log *log = fixture_open(fixture_log_path(name), &s, &fixture_clean);
+    struct partition *p = NULL;
+    ck_assert_int_eq(partition_new("orders", number, topic_id, &log, &p), 0);
+    return p;
+}
+
+static struct fetchers *start(const struct diag *diag)
+{
+    struct fetcher_settings fs = {.broker_id = 2,
+                                  .threads = 1,
+                                  .bytes_max = 1 << 20,
+                                  .partition_bytes_max = 1 << 20,
+                                  .wait_ms_max = 30000,
+                                  .request_timeout_ms = 30000,
+                                  .frame_bytes_max = 1 << 24,
+                                  .software = "test",
+                                  .diag = diag};
+    struct fetchers *f = NULL;
+    ck_assert_int_eq(fetchers_new(&fs, &f), 0);
+    return f;
+}
+
+START_TEST(one_rotten_batch_stops_its_own_partition_and_no_other)
+{
+    struct many m = {.is_rotten = 1};
+    const struct diag diag = {.level_min = DIAG_DEBUG, .sink = count_line, .sink_arg = &m};
+    for (int i = 0; i < RECORDS; i++) {
+        m.batches[i] = batches_make(1, T0, 0, 10, (uint32_t)i);
+        batches_place(&m.batches[i], i, 1);
+    }
+    m.rotten = batches_make(1, T0, 0, 10, 1);
+    batches_place(&m.rotten, 1, 1);
+    ((uint8_t *)m.rotten.data)[m.rotten.header.total_bytes - 1] ^= 1;
+    struct stub_cluster *cluster = stub_cluster_new(1);
+    stub_cluster_on_request(cluster, lead_many, &m);
+    struct followers w;
+    struct inbox inbox;
+    ck_assert_int_eq(inbox_init(&inbox), 0);
+    struct replica_settings rs = {.broker_id = 2, .lag_ms_max = 10000, .inbox = &inbox, .wants_look = look_away};
+    struct fetchers *f = start(&diag);
+    struct fetcher_leader leader = {1, "127.0.0.1", stub_cluster_port(cluster, 1)};
+    for (int i = 0; i < MANY; i++) {
+        w.p[i] = make_many(i);
+        ck_assert_int_eq(replica_new(&rs, w.p[i], &w.r[i]), 0);
+        ck_assert_int_eq(partition_follow(w.p[i], 1), 0);
+        ck_assert_int_eq(fetchers_follow(f, w.r[i], &leader, 1, 9), 0);
+    }
+    ck_assert(suite_wait(others_are_through, &w, WAIT_MS));
+    ck_assert(suite_wait(was_tried_again, &m, WAIT_MS));
+    struct partition_marks marks;
+    partition_marks(w.p[BAD], &marks);
+    ck_assert_int_eq(marks.log_end, 1); /* what was before it is stored */
+    m.is_rotten = 0;
+    ck_assert(suite_wait(is_through, w.p[BAD], WAIT_MS));
+    fetchers_free(f);
+    for (int i = 0; i < MANY; i++) {
+        replica_unref(w.r[i]);
+        partition_unref(w.p[i]);
+    }
+    inbox_done(&inbox);
+    for (int i = 0; i < RECORDS; i++)
+        batches_free(&m.batches[i]);
+    batches_free(&m.rotten);
+    stub_cluster_free(cluster);
+}
+END_TEST
+
+/* ---- the wrong address ---------------------------------------------------------------------------------- */
+
+static bool has_tried_twice(void *arg)
+{
+    return stub_cluster_connections_made(arg) >= 2;
+}
+
+START_TEST(another_broker_at_the_address_is_left_at_once)
+{
+    struct many m = {0};
+    static const struct diag silent;
+    for (int i = 0; i < RECORDS; i++) {
+        m.batches[i] = batches_make(1, T0, 0, 10, (uint32_t)i);
+        batches_place(&m.batches[i], i, 1);
+    }
+    struct stub_cluster *cluster = stub_cluster_new(2);
+    stub_cluster_on_request(cluster, lead_many, &m);
+    struct partition *p = make_many(0);
+    struct inbox inbox;
+    struct replica *r;
+    ck_assert_int_eq(inbox_init(&inbox), 0);
+    struct replica_settings rs = {.broker_id = 3, .lag_ms_max = 10000, .inbox = &inbox, .wants_look = look_away};
+    ck_assert_int_eq(replica_new(&rs, p, &r), 0);
+    struct diag diag = silent;
+    diag.sink = count_line;
+    diag.sink_arg = &m;
+    struct fetchers *f = start(&diag);
+    struct fetcher_leader wrong = {1, "127.0.0.1", stub_cluster_port(cluster, 2)};
+    struct fetcher_leader right = {1, "127.0.0.1", stub_cluster_port(cluster, 1)};
+    ck_assert_int_eq(partition_follow(p, 1), 0);
+    ck_assert_int_eq(fetchers_follow(f, r, &wrong, 1, 9), 0);
+    ck_assert(suite_wait(has_tried_twice, cluster, WAIT_MS));
+    ck_assert_uint_eq(stub_cluster_requests(cluster, BROOK__REQUEST__BODY_PULL), 0);
+    ck_assert_int_eq(fetchers_follow(f, r, &right, 1, 9), 0);
+    ck_assert(suite_wait(is_through, p, WAIT_MS));
+    fetchers_free(f);
+    replica_unref(r);
+    partition_unref(p);
+    inbox_done(&inbox);
+    for (int i = 0; i < RECORDS; i++)
+        batches_free(&m.batches[i]);
+    stub_cluster_free(cluster);
+}
+END_TEST
+
+SUITE_MAIN("replication/fetcher", SUITE_TEST_SLOW(one_rotten_batch_stops_its_own_partition_and_no_other, 60),
+           SUITE_TEST_SLOW(another_broker_at_the_address_is_left_at_once, 60),
+           SUITE_TEST_SLOW(an_answer_about_the_old_epoch_does_not_stop_the_new_one, 60))

@@ -12,7 +12,7 @@ static struct leader_state *s;
 static int32_t reached; /* what followers say */
 static int64_t begins;
 
-static void lead(const struct znode_state *state)
+static void lead_as(const struct znode_state *state, bool is_again)
 {
     history = (struct epoch_history){entries, 2, 0, 100};
     reached = 5;
@@ -26,8 +26,14 @@ static void lead(const struct znode_state *state)
                                  .history = &history,
                                  .min_in_sync = 1,
                                  .lag_ms_max = 1000,
-                                 .now_ms = 0};
+                                 .now_ms = 0,
+                                 .is_again = is_again};
     ck_assert_int_eq(leader_state_begin(s, &b), 0);
+}
+
+static void lead(const struct znode_state *state)
+{
+    lead_as(state, false);
 }
 
 static const struct znode_state all = {
@@ -314,6 +320,74 @@ START_TEST(deleted_records_count_as_deleted_when_all_in_sync_say_so_and_others_d
 }
 END_TEST
 
+START_TEST(follower_that_pulls_no_more_does_not_come_and_go)
+{
+    struct leader_isr_change change;
+    lead(&all);
+    ck_assert_int_eq(pull_at(2, 12, 100, 4, 10), 0);
+    ck_assert_int_eq(pull_at(3, 13, 100, 4, 10), 0);
+    /* 3 stops, and nothing is written: its position stays as far as the high watermark. */
+    ck_assert_int_eq(pull_at(2, 12, 100, 4, 1500), 0);
+    ck_assert(propose(100, 1500, &change));
+    ck_assert_int_eq(change.state.isr_count, 2);
+    leader_state_outcome(s, LEADER_APPLIED, 8);
+    ck_assert(!propose(100, 1500, &change));
+    ck_assert_int_eq(pull_at(3, 13, 100, 4, 1600), 0);
+    ck_assert(propose(100, 1600, &change));
+    ck_assert_int_eq(change.state.isr_count, 3);
+    end();
+}
+END_TEST
+
+START_TEST(member_whose_log_has_become_shorter_than_what_was_committed_leaves)
+{
+    struct leader_isr_change change;
+    lead(&all);
+    ck_assert_int_eq(pull_at(2, 12, 100, 4, 10), 0);
+    ck_assert_int_eq(pull_at(3, 13, 100, 4, 10), 0);
+    ck_assert(!propose(100, 20, &change));
+    ck_assert_int_eq(pull_at(3, 13, 90, 4, 20), 0);
+    ck_assert(propose(100, 20, &change));
+    ck_assert_int_eq(change.state.isr_count, 2);
+    ck_assert_int_eq(change.state.isr[1], 2);
+    end();
+}
+END_TEST
+
+START_TEST(epoch_that_is_taken_up_again_waits_for_all_who_may_have_joined)
+{
+    struct leader_isr_change change;
+    lead_as(&sole, true);
+    ck_assert_int_eq(leader_state_replicated_end(s), -1);
+    ck_assert(leader_state_wants_read(s));
+    ck_assert_int_eq(leader_state_read(s, &sole, 7), 0);
+    ck_assert_int_eq(leader_state_replicated_end(s), -1); /* it may be applied still */
+    ck_assert(propose(100, 1, &change));
+    ck_assert_int_eq(change.state.isr_count, 1);
+    ck_assert_int_eq(change.version, 7);
+    leader_state_outcome(s, LEADER_APPLIED, 8);
+    ck_assert_int_eq(leader_state_replicated_end(s), INT64_MAX);
+    end();
+    lead_as(&sole, true);
+    ck_assert_int_eq(leader_state_read(s, &all, 8), 0); /* it was applied */
+    ck_assert_int_eq(leader_state_replicated_end(s), -1);
+    ck_assert_int_eq(pull_at(2, 12, 100, 4, 1), 0);
+    ck_assert_int_eq(pull_at(3, 13, 100, 4, 1), 0);
+    ck_assert_int_eq(leader_state_replicated_end(s), 100);
+    end();
+    lead_as(&all, true); /* all count already */
+    ck_assert_int_eq(leader_state_read(s, &all, 7), 0);
+    ck_assert_int_eq(pull_at(2, 12, 100, 4, 1), 0);
+    ck_assert_int_eq(pull_at(3, 13, 100, 4, 1), 0);
+    ck_assert_int_eq(leader_state_replicated_end(s), 100);
+    ck_assert(propose(100, 1, &change));
+    leader_state_outcome(s, LEADER_APPLIED, 8);
+    ck_assert_int_eq(leader_state_replicated_end(s), 100);
+    ck_assert(!propose(100, 1, &change));
+    end();
+}
+END_TEST
+
 SUITE_MAIN("replication/leader_state", SUITE_TEST(high_watermark_is_the_least_safe_end_and_never_goes_back),
            SUITE_TEST(pull_counts_only_at_this_epoch_of_the_newest_life_and_with_a_log_that_fits),
            SUITE_TEST(follower_joins_only_from_the_start_of_the_epoch_and_with_a_check_of_its_registration),
@@ -323,4 +397,7 @@ SUITE_MAIN("replication/leader_state", SUITE_TEST(high_watermark_is_the_least_sa
            SUITE_TEST(position_counts_only_when_the_follower_knows_that_it_has_reached_the_epoch),
            SUITE_TEST(latest_is_not_available_before_the_high_watermark_reaches_the_epoch),
            SUITE_TEST(replicas_come_and_go_and_those_that_count_stay),
+           SUITE_TEST(follower_that_pulls_no_more_does_not_come_and_go),
+           SUITE_TEST(member_whose_log_has_become_shorter_than_what_was_committed_leaves),
+           SUITE_TEST(epoch_that_is_taken_up_again_waits_for_all_who_may_have_joined),
            SUITE_TEST(deleted_records_count_as_deleted_when_all_in_sync_say_so_and_others_do_not_join))

@@ -62,4 +62,123 @@ START_TEST(a_report_is_vouched_for_by_the_present_registration)
 }
 END_TEST
 
-SUITE_MAIN("replication/replica", SUITE_TEST(a_report_is_vouched_for_by_the_present_registration))
+/* A replica with its log and inbox; broker 1. */
+struct case_ {
+    struct partition *p;
+    struct inbox inbox;
+    struct replica_settings settings;
+    struct replica *r;
+    unsigned looks;
+};
+
+static void count_look(void *arg, struct replica *replica)
+{
+    struct case_ *x = arg;
+    x->looks++;
+}
+
+static void begin(struct case_ *x)
+{
+    *x = (struct case_){.p = make()};
+    ck_assert_int_eq(inbox_init(&x->inbox), 0);
+    x->settings = (struct replica_settings){
+        .broker_id = 1, .lag_ms_max = 10000, .inbox = &x->inbox, .wants_look = count_look, .arg = x};
+    ck_assert_int_eq(replica_new(&x->settings, x->p, &x->r), 0);
+}
+
+static void end(struct case_ *x)
+{
+    replica_unref(x->r);
+    partition_unref(x->p);
+    inbox_done(&x->inbox);
+}
+
+static int pull(struct replica *r, int64_t broker_epoch, int64_t offset)
+{
+    const struct leader_pull pull = {.broker_id = 2,
+                                     .broker_epoch = broker_epoch,
+                                     .current_epoch = 2,
+                                     .offset = offset,
+                                     .last_epoch = -1,
+                                     .safe_end = offset,
+                                     .reached_epoch = 2,
+                                     .log_start = 0};
+    return replica_pull(r, &pull, 1);
+}
+
+static struct partition_marks marks_of(struct partition *p)
+{
+    struct partition_marks marks;
+    partition_marks(p, &marks);
+    return marks;
+}
+
+START_TEST(a_role_that_was_not_taken_wholly_is_taken_again)
+{
+    struct case_ x;
+    begin(&x);
+    ck_assert_int_eq(partition_follow(x.p, 5), 0); /* refuses to lead at 3 */
+    ck_assert_int_eq(take(x.r, 1, 3, 4), REPLICA_CHANGE);
+    ck_assert(!marks_of(x.p).is_leader);
+    ck_assert_int_eq(take(x.r, 1, 3, 4), REPLICA_CHANGE); /* not remembered as done */
+    ck_assert_int_eq(take(x.r, 1, 2, 4), REPLICA_REFUSE); /* begun is begun: no way back */
+    ck_assert_int_eq(take(x.r, 1, 5, 4), REPLICA_CHANGE);
+    ck_assert(marks_of(x.p).is_leader);
+    ck_assert_int_eq(take(x.r, 1, 5, 4), REPLICA_KEEP);
+    ck_assert_int_eq(take(x.r, 2, 4, 4), REPLICA_REFUSE);
+    ck_assert(marks_of(x.p).is_leader);
+    end(&x);
+}
+END_TEST
+
+START_TEST(a_pull_of_an_earlier_life_counts_for_nothing)
+{
+    struct case_ x;
+    struct leader_isr_change change;
+    begin(&x);
+    ck_assert_int_eq(take(x.r, 1, 2, 4), REPLICA_CHANGE);
+    ck_assert_int_eq(pull(x.r, 8, 0), 0);
+    while (inbox_drain(&x.inbox))
+        ;
+    ck_assert_uint_eq(x.looks, 1); /* it may join */
+    replica_take_broker(x.r, 2, 9, false);
+    ck_assert_int_eq(pull(x.r, 8, 0), -BROOK_E_STALE_BROKER_EPOCH);
+    ck_assert(!replica_propose(x.r, 1, &change));
+    ck_assert_int_eq(pull(x.r, 9, 0), 0);
+    ck_assert_int_eq(pull(x.r, 8, 0), -BROOK_E_STALE_BROKER_EPOCH);
+    ck_assert(replica_propose(x.r, 1, &change));
+    ck_assert_int_eq(change.checks_count, 1);
+    ck_assert_int_eq(change.checks[0].broker_epoch, 9);
+    ck_assert_int_eq(pull(x.r, 10, 0), 0); /* yet another life, while the change is under way */
+    replica_take_outcome(x.r, 1, LEADER_APPLIED, 3); /* of another epoch: nothing */
+    ck_assert(!replica_propose(x.r, 1, &change));
+    replica_take_outcome(x.r, 2, LEADER_REFUSED, -1);
+    ck_assert(replica_wants_read(x.r));
+    ck_assert_int_eq(take(x.r, 1, 2, 4), REPLICA_KEEP); /* as read */
+    ck_assert(!replica_wants_read(x.r));
+    end(&x);
+}
+END_TEST
+
+/* Whoever is let go of while a look is posted is looked at once more, and then gone. */
+START_TEST(a_replica_that_is_let_go_of_stays_until_its_look_has_run)
+{
+    struct case_ x;
+    begin(&x);
+    ck_assert_int_eq(take(x.r, 1, 2, 4), REPLICA_CHANGE);
+    ck_assert_int_eq(pull(x.r, 8, 0), 0);
+    replica_resign(x.r);
+    ck_assert_int_eq(pull(x.r, 8, 0), -BROOK_E_NOT_LEADER);
+    replica_unref(x.r);
+    x.r = NULL;
+    while (inbox_drain(&x.inbox))
+        ;
+    ck_assert_uint_eq(x.looks, 1);
+    end(&x);
+}
+END_TEST
+
+SUITE_MAIN("replication/replica", SUITE_TEST(a_role_that_was_not_taken_wholly_is_taken_again),
+           SUITE_TEST(a_pull_of_an_earlier_life_counts_for_nothing),
+           SUITE_TEST(a_replica_that_is_let_go_of_stays_until_its_look_has_run),
+           SUITE_TEST(a_report_is_vouched_for_by_the_present_registration))
