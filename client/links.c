@@ -29,6 +29,7 @@ struct link {
     int failures;            /* in a row */
     bool wanted;             /* somebody asked for it since it was last ready */
     bool resting;            /* until the timer */
+    bool was_gone;           /* the metadata did not have it, since it began to fail */
     bool offered;            /* its address is in the present list */
     size_t message_max;      /* bytes, of the last Hello; 0: it did not say */
     int idempotent_batches_max;
@@ -79,10 +80,33 @@ static void rest(struct link *link)
     client_timer_set(link->timer, back_off_ms(link));
 }
 
+static const struct metadata_broker *broker_of(const struct link *link)
+{
+    return link->broker_id == BOOTSTRAP_ID ? NULL
+                                           : metadata_broker(client_metadata(link->links->client), link->broker_id);
+}
+
+/* The brokers have another process at it than the one that failed: registered again, or at another address. */
+static bool is_another(const struct link *link)
+{
+    const struct metadata_broker *broker = broker_of(link);
+    return broker && (link->was_gone || broker->port != link->port ||
+                      strncmp(broker->host, link->host, sizeof link->host - 1) != 0);
+}
+
+/* Why it failed says nothing about that one. */
+static void end_rest(struct link *link)
+{
+    link->resting = link->was_gone = false;
+    link->failures = 0;
+    client_timer_stop(link->timer);
+}
+
 static void on_rested(void *arg)
 {
     struct link *link = arg;
     link->resting = false;
+    link->was_gone |= !broker_of(link);
     if (link->wanted)
         connect_link(link);
 }
@@ -137,7 +161,7 @@ static void on_ready(void *arg, const Brook__HelloResponse *hello)
         return;
     }
     link->failures = 0;
-    link->wanted = false;
+    link->wanted = link->was_gone = false;
     link->message_max = hello->message_bytes_max;
     link->idempotent_batches_max = (int)(hello->idempotent_batches_in_flight_max & INT_MAX);
     links->events.ready(links->events.arg, link->broker_id, link->lane);
@@ -192,10 +216,7 @@ static void on_resolved(void *arg, const struct resolver_answer *answer)
 /* A broker may have moved since: its address is read anew for each connection. */
 static void refresh_address(struct link *link)
 {
-    const struct metadata_broker *broker =
-        link->broker_id == BOOTSTRAP_ID
-            ? NULL
-            : metadata_broker(client_metadata(link->links->client), link->broker_id);
+    const struct metadata_broker *broker = broker_of(link);
     if (!broker)
         return;
     snprintf(link->host, sizeof link->host, "%s", broker->host);
@@ -269,6 +290,8 @@ struct channel *links_channel(struct links *links, int32_t broker_id, enum clien
     }
     if (!link->channel || channel_get_state(link->channel) == CHANNEL_IDLE) {
         link->wanted = true;
+        if (link->resting && is_another(link))
+            end_rest(link);
         connect_link(link);
     }
     bool alive = link->channel && channel_get_state(link->channel) != CHANNEL_IDLE;

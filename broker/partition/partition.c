@@ -240,10 +240,11 @@ bool partition_wait(struct partition *p, struct partition_waiter *w)
 bool partition_has_readers(struct partition *p)
 {
     pthread_mutex_lock(&p->state);
-    bool has = p->was_read;
-    for (const struct partition_waiter *w = p->waiters; w && !has; w = w->next)
-        has = w->end == PARTITION_VISIBLE_END;
-    p->was_read = false;
+    bool waits = false;
+    for (const struct partition_waiter *w = p->waiters; w && !waits; w = w->next)
+        waits = w->end == PARTITION_VISIBLE_END;
+    bool has = p->was_read || waits;
+    p->was_read = waits; /* they have waited when it is asked the next time */
     pthread_mutex_unlock(&p->state);
     return has;
 }

@@ -599,6 +599,63 @@ START_TEST(epochs_of_leaders_are_compared)
 }
 END_TEST
 
+/* As the fetcher does with what a leader sends. */
+static void replicate(struct partition *p, const void *record, size_t bytes, int64_t offset, int64_t high_watermark)
+{
+    struct log_batch b = {.data = (uint8_t *)(uintptr_t)record};
+    struct brook_error error;
+    if (bytes) {
+        batch_patch(b.data, offset, 2);
+        ck_assert_int_eq(batch_read_header(b.data, bytes, &b.header), 0);
+    }
+    ck_assert_int_eq(partition_append_replicated(p, 2, &b, bytes ? 1 : 0, high_watermark, &error), 0);
+}
+
+START_TEST(a_follower_serves_consumers_below_its_mark_and_says_nothing_about_ranges)
+{
+    struct case_ x;
+    struct raw_pull pull;
+    uint8_t record[512];
+    begin(&x, 1);
+    struct partition *p = fake_cluster_partition(x.rig.cluster, "t", 0);
+    for (int i = 0; i < 4; i++)
+        raw_produce(&x.writer, &x.t, 0, 10);
+    fake_cluster_set_leader(x.rig.cluster, "t", 0, 2, 2);
+    ck_assert_int_eq(partition_follow(p, 2), 0);
+    fake_cluster_settle(x.rig.cluster);
+    replicate(p, record, raw_batch(record, sizeof record, 1, 10), 4, 4);
+
+    raw_pull_init(&pull, &x.t, 0, 0);
+    ck_assert_int_eq(status_of(raw_pull(&x.c, &pull)->partitions[0]), BROOK_E_NOT_LEADER); /* it takes us for that */
+    pull.entries[0].current_epoch = 1;
+    ck_assert_int_eq(status_of(raw_pull(&x.c, &pull)->partitions[0]), BROOK_E_FENCED_EPOCH);
+    pull.entries[0].current_epoch = 3;
+    ck_assert_int_eq(status_of(raw_pull(&x.c, &pull)->partitions[0]), BROOK_E_UNKNOWN_EPOCH);
+    pull.entries[0].current_epoch = 2;
+    const Brook__PulledPartition *part = raw_pull(&x.c, &pull)->partitions[0];
+    ck_assert_int_eq(status_of(part), 0);
+    ck_assert_int_eq(part->high_watermark, 4);
+    ck_assert_uint_gt(part->records_bytes, 0);
+    pull.entries[0].offset = 6;
+    ck_assert_int_eq(status_of(raw_pull(&x.c, &pull)->partitions[0]), BROOK_E_OFFSET_NOT_AVAILABLE);
+
+    /* One that waits is told when the leader's mark has passed the record. */
+    pull.entries[0].offset = 4;
+    pull.max_wait_ms = 20000;
+    ck_assert(!partition_has_readers(p));
+    raw_send_pull(&x.c, &pull);
+    ck_assert(raw_is_silent(&x.c, 100));
+    ck_assert(partition_has_readers(p));
+    replicate(p, NULL, 0, 5, 5);
+    Brook__Response *response = raw_receive(&x.c);
+    ck_assert_int_eq(raw_status(response), 0);
+    ck_assert_uint_gt(response->pull->partitions[0]->records_bytes, 0);
+    ck_assert(partition_has_readers(p)); /* it has waited */
+    ck_assert(!partition_has_readers(p));
+    end(&x);
+}
+END_TEST
+
 START_TEST(half_a_follower_is_refused)
 {
     struct case_ x;
@@ -747,6 +804,7 @@ SUITE_MAIN("broker/pull", SUITE_TEST(records_come_back_as_they_were_written),
            SUITE_TEST(the_oldest_session_makes_room_for_the_newest),
            SUITE_TEST(every_partition_is_served_in_turn),
            SUITE_TEST(a_parked_pull_hears_that_leading_has_ended), SUITE_TEST(epochs_of_leaders_are_compared),
+           SUITE_TEST(a_follower_serves_consumers_below_its_mark_and_says_nothing_about_ranges),
            SUITE_TEST(half_a_follower_is_refused), SUITE_TEST(nonsense_in_a_pull_is_refused),
            SUITE_TEST(clients_that_leave_take_their_waiters_along),
            SUITE_TEST(a_session_misses_nothing_while_others_write))
