@@ -54,7 +54,7 @@ static const struct place places[] = {
     IN("log.index.interval.bytes", 5001, cluster.topic_defaults.log.index_interval_bytes),
     IN("log.segment.delete.delay.ms", 40001, cluster.topic_defaults.log.file_delete_delay_ms),
     IN("log.dir.min.free.bytes", 40002, cluster.free_bytes_min),
-    IN("producer.ids.per.partition.max", 5001, cluster.topic_defaults.log.producers_max),
+    IN("producer.ids.per.partition.max", 5007, cluster.topic_defaults.log.producers_max),
     IN("producer.id.expiration.ms", 40005, cluster.topic_defaults.log.producer_expiration_ms),
     IN("log.message.timestamp.before.max.ms", 40003, cluster.topic_defaults.timestamp_before_ms_max),
     IN("log.message.timestamp.after.max.ms", 40004, cluster.topic_defaults.timestamp_after_ms_max),
