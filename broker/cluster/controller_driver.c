@@ -137,6 +137,22 @@ static bool consider_wishes(struct controller_driver *d, struct image_topic *top
     return controller_add_state(d, topic, number, &decision, is_finish);
 }
 
+/* Only members that are about to stop are to go: their leader takes them out. If both tried, one of the two would be
+ * refused, with all that it writes in the same transaction: elections, here. */
+static bool is_for_its_leader(const struct controller_look *look, const struct controller_decision *decision)
+{
+    const struct controller_case *c = &look->partition;
+    if (decision->verdict != CONTROLLER_ELECT || decision->state.leader != look->state.leader)
+        return false;
+    for (int32_t i = 0; i < look->state.isr_count; i++) {
+        int32_t member = look->state.isr[i];
+        if (!controller_is_assigned(c->replicas, member) ||
+            (controller_find_broker(c->alive, member) && !controller_is_same_life(c, member)))
+            return false;
+    }
+    return true;
+}
+
 /* Returns false when there is no room for another decision now. */
 static bool consider_partition(struct controller_driver *d, struct image_topic *topic, int32_t number)
 {
@@ -147,7 +163,7 @@ static bool consider_partition(struct controller_driver *d, struct image_topic *
     controller_look_at(d, topic, number, &look);
     controller_elect(&look.partition, &decision);
     tend_doubt(d, topic, number, &look);
-    if (decision.verdict == CONTROLLER_KEEP)
+    if (decision.verdict == CONTROLLER_KEEP || is_for_its_leader(&look, &decision))
         return consider_wishes(d, topic, number, &look);
     if (decision.verdict == CONTROLLER_CREATE && topic->has_odd_directories && !topic->is_mended) {
         controller_mend(d, topic);

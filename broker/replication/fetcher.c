@@ -37,14 +37,21 @@ int64_t fetcher_backoff_ns(struct fetch_thread *t, unsigned failures)
     return (ms / 2 + (int64_t)((t->random >> 33) % (uint64_t)ms)) * MS;
 }
 
+/* While leaders change, one of the two has not read it yet. That passes soon, and acks=all waits for it: many short
+ * waits, and all that are due at a time go in one pull. */
+static bool is_passing(const struct fetch_entry *e, int code)
+{
+    return brook_error_advice(code) == BROOK_ADVICE_REFRESH && e->failures < FETCHER_PASSING_FAILURES;
+}
+
 void fetch_entry_back_off(struct fetch_entry *e, int code, const char *why)
 {
     struct fetch_thread *t = e->link->thread;
-    e->retry_ns = clock_boot_ns() + fetcher_backoff_ns(t, e->failures);
+    bool passes = is_passing(e, code);
+    e->retry_ns = clock_boot_ns() + fetcher_backoff_ns(t, passes ? e->failures % 2 : e->failures);
     e->failures++;
     fetch_entry_move(e, FETCH_WAITING);
-    bool is_passing = brook_error_advice(code) == BROOK_ADVICE_REFRESH && e->failures < 5;
-    if (e->told == code || is_passing)
+    if (e->told == code || passes)
         return;
     char subject[288];
     snprintf(subject, sizeof subject, "partition=%s/%" PRId32 " epoch=%" PRId32, partition_topic(e->partition),

@@ -17,6 +17,8 @@
 
 #define FETCHER_BACKOFF_MS_MIN 20
 #define FETCHER_BACKOFF_MS_MAX 1000
+/* So many refusals in a row because of who leads, 20 to 60 ms apart, are nothing to speak of. */
+#define FETCHER_PASSING_FAILURES 30
 #define FETCHER_CONNECT_TIMEOUT_MS 5000
 /* Between two rounds in which leaders' log starts become ours: each is a synced write. */
 #define FETCHER_STARTS_MS 100
