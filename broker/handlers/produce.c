@@ -36,6 +36,8 @@ static int check_shape(const struct request *r, const Brook__ProduceRequest *ask
     uint32_t most = r->loop->settings->partitions_per_request_max;
     if (asked->n_partitions == 0)
         return brook_error_set(error, BROOK_E_INVALID, "a produce request without partitions");
+    if ((int)asked->acks < BROOK__ACKS__ACKS_NONE || (int)asked->acks > BROOK__ACKS__ACKS_ALL)
+        return brook_error_set(error, BROOK_E_INVALID, "acks %d is not known to this broker", (int)asked->acks);
     if (asked->n_partitions > most)
         return brook_error_set(error, BROOK_E_TOO_MANY,
                                "%zu partitions in one request, at most %u are allowed", asked->n_partitions,

@@ -204,6 +204,23 @@ static int produce_status(struct raw_client *c, const struct topic_id *t, int32_
     return envelope_status_code(status);
 }
 
+START_TEST(acks_that_nobody_knows_are_refused)
+{
+    struct rig rig;
+    struct raw_client c;
+    uint8_t batch[1000];
+    rig_prepare(&rig);
+    struct topic_id t = fake_cluster_add_topic(rig.cluster, "t", 1);
+    rig_start(&rig);
+    raw_open(&c, rig.port);
+    raw_send_produce(&c, &t, 0, 7, batch, raw_batch(batch, sizeof batch, 1, 50));
+    ck_assert_int_eq(raw_status(raw_receive(&c)), BROOK_E_INVALID);
+    ck_assert_int_eq(end_of(&rig, "t", 0), 0);
+    raw_close(&c);
+    rig_stop(&rig);
+}
+END_TEST
+
 START_TEST(a_partition_tells_its_own_troubles)
 {
     struct rig rig;
@@ -665,6 +682,7 @@ SUITE_MAIN("broker/produce", SUITE_TEST(a_record_is_stored_and_answered_with_its
            SUITE_TEST(a_failure_without_acks_closes_the_connection),
            SUITE_TEST(one_bad_batch_refuses_all_with_nothing_written),
            SUITE_TEST(records_that_do_not_add_up_are_refused), SUITE_TEST(timestamps_outside_the_topics_window_are_refused),
+           SUITE_TEST(acks_that_nobody_knows_are_refused),
            SUITE_TEST(a_partition_tells_its_own_troubles),
            SUITE_TEST(a_compacted_topic_takes_records_with_a_key_only),
            SUITE_TEST(a_stalled_disk_stalls_its_partition_only),
