@@ -109,17 +109,13 @@ static bool check_counts(struct intent *i)
 {
     if (i->partitions < 1 || i->partitions > ZNODE_PARTITIONS_MAX) {
         intent_fail(i, BROOK_E_INVALID_PARTITIONS, "topic %s: %" PRId32 " partitions; allowed are 1 to %d", i->topic,
-             i->partitions, ZNODE_PARTITIONS_MAX);
+                    i->partitions, ZNODE_PARTITIONS_MAX);
         return false;
     }
     int32_t most = i->all->s.replicas_max;
     if (i->replicas < 1 || i->replicas > most) {
-        if (most == 1)
-            intent_fail(i, BROOK_E_INVALID_REPLICATION,
-                 "topic %s: %" PRId32 " replicas asked for; this version keeps one replica", i->topic, i->replicas);
-        else
-            intent_fail(i, BROOK_E_INVALID_REPLICATION, "topic %s: %" PRId32 " replicas; allowed are 1 to %" PRId32,
-                 i->topic, i->replicas, most);
+        intent_fail(i, BROOK_E_INVALID_REPLICATION, "topic %s: %" PRId32 " replicas; allowed are 1 to %" PRId32,
+                    i->topic, i->replicas, most);
         return false;
     }
     return true;

@@ -241,10 +241,6 @@ static void check_target(const struct petition *p, const struct image_topic *top
                          struct brook_error *error)
 {
     const struct znode_replicas *now = &topic->node.replicas[wish->partition], *target = &wish->replicas;
-    if (target->count && p->all->s.replicas_max == 1) {
-        brook_error_set(error, BROOK_E_UNSUPPORTED, "this version keeps one replica and moves no partition");
-        return;
-    }
     if (target->count > p->all->s.replicas_max) {
         brook_error_set(error, BROOK_E_INVALID_REPLICAS, "%" PRId32 " replicas; at most %" PRId32 " are kept",
                         target->count, p->all->s.replicas_max);
