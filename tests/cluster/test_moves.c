@@ -95,6 +95,19 @@ static bool node_says(void *arg)
     return !got->err && strstr(got->data, wish->text);
 }
 
+/* As node_says(); but nodes of these worlds can not be pulled from, so a leader that looked before the other broker had
+ * registered has dropped it for good: it is put back, as its pulls would do. */
+static bool node_says_at_last(void *arg)
+{
+    struct wish *wish = arg;
+    if (node_says(wish))
+        return true;
+    struct znode_state state = read_state(wish->w, wish->topic, NULL);
+    if (state.leader == 1 && state.isr_count == 1 && strcmp(wish->topic, "cancelled") != 0)
+        set_isr(wish->w, wish->topic, "12");
+    return false;
+}
+
 static void wait_node(struct world *w, const char *topic, const char *text)
 {
     struct wish wish = {w, topic, text, NULL, 0};
@@ -261,7 +274,10 @@ START_TEST(new_controller_goes_on_where_the_last_one_stopped)
     wait_node(w, "planned", "[1,2]"); /* 2 is not in sync: the state named it though it was not assigned */
     set_isr(w, "planned", "12");
     for (size_t i = 0; i < 4; i++) {
-        wait_node(w, topics[i].topic, topics[i].after);
+        struct wish wish = {w, topics[i].topic, topics[i].after, NULL, 0};
+        ck_assert(world_try(w, node_says_at_last, &wish, NODE_TIMEOUT_MS));
+        if (topics[i].leader == 2 && read_state(w, topics[i].topic, NULL).leader == 1)
+            set_isr(w, topics[i].topic, "12");
         node_wait_leader(w, world_node(w, 1), topics[i].topic, 0, topics[i].leader);
     }
     world_end(w);
