@@ -74,7 +74,7 @@ static enum stub_verdict refuse_two(void *arg, const struct stub_request *q)
 {
     if (q->request->body_case != BROOK__REQUEST__BODY_PRODUCE || (q->number != 0 && q->number != 4999))
         return STUB_PASS;
-    stub_reply_error(q, BROOK_E_BAD_BATCH, "this one not");
+    stub_reply_error(q, BROOK_E_BAD_BATCH, q->number ? "partition t/0: this one not" : "this one not");
     return STUB_DONE;
 }
 
@@ -88,8 +88,8 @@ START_TEST(a_record_that_was_not_stored_is_named_by_its_line)
     ck_assert_int_eq(WEXITSTATUS(run.status), 1);
     rewind(run.complaints);
     text[fread(text, 1, sizeof text - 1, run.complaints)] = '\0';
-    ck_assert_msg(strstr(text, "record 1: ") != NULL, "%s", text);
-    ck_assert_msg(strstr(text, "record 5000: ") != NULL, "%s", text);
+    ck_assert_msg(strstr(text, "record 1: not stored: partition t/0: this one not") != NULL, "%s", text);
+    ck_assert_msg(strstr(text, "record 5000: not stored: partition t/0: this one not") != NULL, "%s", text);
     ck_assert_msg(strstr(text, "5998 of 6000") != NULL, "%s", text);
     run_close(&run);
 }
