@@ -191,8 +191,8 @@ const struct setting settings_table[] = {
         STATIC, "What one compressed batch may expand to where the broker has to look inside."),
 
     INT("controlled.shutdown.max.ms", controlled_shutdown_max_ms, "3000", 0, 3600000, "ms", STATIC,
-        "How long a stopping broker waits for ZooKeeper to confirm that it has left. This version hands no "
-        "partition over."),
+        "How long a stopping broker may take to leave: three quarters of it to hand over the partitions that it leads, "
+        "the rest until ZooKeeper has confirmed."),
     INT("shutdown.flush.ms", shutdown_flush_ms, "2000", 0, 60000, "ms", STATIC,
         "And how long it sends answers that are ready."),
     CHOICE("log.level", log_level, "info", "debug|info|warn|error", RUN_TIME, "What is said on stderr."),

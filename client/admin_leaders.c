@@ -37,7 +37,7 @@ static void call_unref(struct leaders_call *c)
 static void fail_partition(struct leaders_call *c, size_t place, int code, const char *text)
 {
     struct leaders_partition *p = &c->partitions[place];
-    brook_error_set(&p->error, code, "%s/%d: %s", p->topic, p->partition, text);
+    client_partition_error(&p->error, code, p->topic, p->partition, text);
     p->state = admin_is_passing(code) ? LEADERS_WAITS : LEADERS_DONE;
 }
 

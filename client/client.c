@@ -481,3 +481,11 @@ struct coordinator *client_coordinator(struct client *client, struct brook_error
     client->coordinator = coordinator;
     return coordinator;
 }
+
+void client_partition_error(struct brook_error *error, int code, const char *topic, int32_t partition, const char *text)
+{
+    char place[sizeof error->text];
+    int n = snprintf(place, sizeof place, "partition %.200s/%d", topic, partition);
+    bool is_named = strncmp(text, place, (size_t)n) == 0 && (text[n] == ':' || text[n] == ' ');
+    brook_error_set(error, code, "%s%s%s", is_named ? "" : place, is_named ? "" : ": ", text);
+}

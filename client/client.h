@@ -84,4 +84,7 @@ void client_keep_session(struct client *client);
 /* free() `block` at the very end, when nothing can call anybody any more. Returns 0 or -BROOK_E_NOMEM. [loop]
  */
 int client_adopt(struct client *client, void *block);
+
+/* Fill *error with the text about a partition, and its name in front where a broker's text does not begin with it. */
+void client_partition_error(struct brook_error *error, int code, const char *topic, int32_t partition, const char *text);
 #endif

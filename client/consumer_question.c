@@ -56,8 +56,7 @@ static void note(struct question *l, int code, const char *text)
 {
     set_lock(l->f->set);
     l->code = code;
-    brook_error_set(&l->error, code, "partition %s/%d: %s", l->topic, l->partition,
-                    text && text[0] ? text : brook_error_text(code));
+    client_partition_error(&l->error, code, l->topic, l->partition, text && text[0] ? text : brook_error_text(code));
     set_unlock(l->f->set);
 }
 

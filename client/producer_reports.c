@@ -112,7 +112,7 @@ static void fill(const struct produce_batch *batch, struct brook_report *report)
     if (report->partition < 0) /* its topic was never found */
         brook_error_set(&report->error, batch->code, "topic %s: %s", report->topic, text);
     else
-        brook_error_set(&report->error, batch->code, "partition %s/%d: %s", report->topic, report->partition, text);
+        client_partition_error(&report->error, batch->code, report->topic, report->partition, text);
 }
 
 static void report_batch(brook_producer *p, const struct produce_batch *batch)

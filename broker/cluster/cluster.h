@@ -43,7 +43,7 @@ struct cluster_settings {
     struct cleaner_settings cleaner; /* log.cleaner...: */
     int64_t free_bytes_min;        /* log.dir.min.free.bytes */
     struct hosting_replication replication;
-    int64_t controlled_shutdown_ms_max; /* for ZooKeeper to confirm that the broker has left */
+    int64_t controlled_shutdown_ms_max; /* to hand over, and for ZooKeeper to confirm */
     struct topic_config topic_defaults;
     const struct diag *diag;
 };

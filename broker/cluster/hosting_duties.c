@@ -123,8 +123,8 @@ static void retain_run(struct disk_job *job)
             diag_log(round->hosting->diag, DIAG_ERROR, subject, "retention failed: %s",
                      brook_error_text((int)retained.removed));
         else
-            diag_log(round->hosting->diag, DIAG_INFO, subject, "retention removed %" PRId64 " segments",
-                     retained.removed);
+            diag_log(round->hosting->diag, DIAG_INFO, subject, "retention removed %" PRId64 " segment%s",
+                     retained.removed, retained.removed == 1 ? "" : "s");
     }
 }
 

@@ -29,6 +29,7 @@ const char *inspect_kind_name(enum inspect_kind kind)
         [INSPECT_INDEX] = "index",
         [INSPECT_TORN] = "torn tail",
         [INSPECT_DAMAGE] = "damage",
+        [INSPECT_UNREADABLE] = "unreadable",
     };
     return names[kind];
 }
@@ -169,17 +170,54 @@ static bool holds_bytes(const char *directory, int64_t base)
     return stat(path, &st) == 0 && st.st_size > 0;
 }
 
-static int check_segments(struct inspect_log *log, const char *directory, const int64_t *bases, size_t count,
-                          struct brook_error *error)
+/* Check those from `from` on, until one is gone: -BROOK_E_NOT_FOUND and its base then. */
+static int check_listed(struct inspect_log *log, const char *directory, const int64_t *bases, size_t count,
+                        int64_t from, int64_t *ret_gone, struct brook_error *error)
 {
     size_t more = count; /* the last segment that holds anything */
     while (more > 0 && !holds_bytes(directory, bases[more - 1]))
         more--;
-    int r = 0;
-    for (size_t i = 0; i < count && r == 0; i++) {
+    for (size_t i = 0; i < count; i++) {
         char path[PATH_MAX];
+        if (bases[i] < from)
+            continue;
         inspect_segment_path(directory, bases[i], SUFFIX_LOG, path);
-        r = inspect_segment(log, path, i + 1 < count ? bases[i + 1] : INT64_MAX, i + 1 < more, error);
+        int r = inspect_segment(log, path, i + 1 < count ? bases[i + 1] : INT64_MAX, i + 1 < more, error);
+        *ret_gone = bases[i];
+        if (r != 0)
+            return r;
+    }
+    return 0;
+}
+
+static bool is_listed(const int64_t *bases, size_t count, int64_t base)
+{
+    size_t i = 0;
+    while (i < count && bases[i] != base)
+        i++;
+    return i < count;
+}
+
+/* Retention, compaction and truncation take segments away while the others are read: each time one is gone the
+ * directory is listed again, and what lies behind it is compared by the new list. */
+static int check_segments(struct inspect_log *log, const char *directory, int64_t **bases, size_t *count,
+                          struct brook_error *error)
+{
+    int64_t gone, from = 0;
+    int r;
+    while ((r = check_listed(log, directory, *bases, *count, from, &gone, error)) == -BROOK_E_NOT_FOUND) {
+        struct brook_error again;
+        int64_t *list;
+        r = inspect_find_segments(directory, &list, count, &again);
+        if (r != 0) {
+            *error = again;
+            return r;
+        }
+        free(*bases);
+        *bases = list;
+        if (is_listed(list, *count, gone)) /* it is there and can not be opened: a link to nothing */
+            return -BROOK_E_STORAGE_ERROR;
+        from = gone + 1;
     }
     return r;
 }
@@ -210,11 +248,17 @@ static int check_log(struct inspect *in, const char *directory, struct brook_err
     snprintf(path, sizeof path, "%s/" EPOCHS_FILE, directory);
     if (epochs_load(&log.epochs, path) == 0)
         log.epochs_path = path;
-    r = check_segments(&log, directory, bases, count, error);
+    r = check_segments(&log, directory, &bases, &count, error);
     if (r == 0)
         check_last_epoch(&log, path);
     epochs_done(&log.epochs);
     return r;
+}
+
+static bool is_gone(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) != 0 && errno == ENOENT;
 }
 
 struct side_pass {
@@ -229,7 +273,7 @@ static int check_side_file(void *arg, const char *path)
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
         return 0;
     int r = inspect_side_file(pass->in, path, pass->error);
-    return r == -BROOK_E_INVALID ? 0 : r; /* whatever else lies there is nobody's business */
+    return r == -BROOK_E_INVALID || is_gone(path) ? 0 : r; /* whatever else lies there is nobody's business */
 }
 
 int inspect_partition(struct inspect *in, const char *directory, struct brook_error *error)
@@ -261,11 +305,10 @@ static bool is_partition(const char *path)
     return is_directory(path) && partition_name_parse(name_of(path), topic, &partition);
 }
 
-static int check_entry(void *arg, const char *path)
+static int check_known(struct side_pass *pass, const char *path)
 {
-    struct side_pass *pass = arg;
     if (!is_directory(path))
-        return check_side_file(arg, path);
+        return check_side_file(pass, path);
     bool aside = ends_in(path, SUFFIX_STRAY_DIRECTORY);
     if (aside)
         inspect_say(pass->in, INSPECT_NOTE, path, -1, "set aside: the cluster did not know it");
@@ -273,6 +316,18 @@ static int check_entry(void *arg, const char *path)
         inspect_say(pass->in, INSPECT_NOTE, path, -1, "being deleted: removed at the next start");
     return aside || is_partition(path) || ends_in(path, "-future") ? inspect_partition(pass->in, path, pass->error)
                                                                   : 0;
+}
+
+/* One that can not be read is told; the others are checked all the same. */
+static int check_entry(void *arg, const char *path)
+{
+    struct side_pass *pass = arg;
+    int r = check_known(pass, path);
+    if (r == 0 || r == -BROOK_E_NOMEM)
+        return r;
+    if (!is_gone(path))
+        inspect_say(pass->in, INSPECT_UNREADABLE, path, -1, "%s", pass->error->text);
+    return 0;
 }
 
 static void note_owner(struct inspect *in, const char *directory)

@@ -20,9 +20,10 @@ enum inspect_kind {
     INSPECT_INDEX,     /* does not agree with the log: made anew when it is opened or used */
     INSPECT_TORN,      /* the log's last append did not finish: cut at the next start, nothing else is lost */
     INSPECT_DAMAGE,    /* a bad batch with valid ones behind it, offsets that fall, a format before v2, ... */
+    INSPECT_UNREADABLE,  /* a file or a partition that could not be read, of a data directory */
     INSPECT_KINDS_COUNT
 };
-/* "note", "side file", "index", "torn tail", "damage" */
+/* "note", "side file", "index", "torn tail", "damage", "unreadable" */
 const char *inspect_kind_name(enum inspect_kind kind);
 
 struct inspect_finding {
@@ -46,9 +47,11 @@ struct inspect {
 
 /* Check a partition's directory: every batch's checksum, that offsets rise over all segments, that both
  * indexes and the epoch file agree with the log, the side files. Returns 0, or -BROOK_E_STORAGE_ERROR
- * (something could not be read) or -BROOK_E_NOMEM; what was found is told through `found`. */
+ * (something could not be read) or -BROOK_E_NOMEM; what was found is told through `found`. The log may be in use: a
+ * file that is gone when its turn comes, and from a second listing too, is passed over. */
 int inspect_partition(struct inspect *in, const char *directory, struct brook_error *error);
-/* A data directory: its side files, then each partition, the set aside and the future ones too. */
+/* A data directory: its side files, then each partition, the set aside and the future ones too. One that can not be
+ * read is told, and the others are checked. */
 int inspect_data_dir(struct inspect *in, const char *directory, struct brook_error *error);
 /* One file by its name: a `.log` with the indexes beside it; an index against its `.log`; a side file.
  * -BROOK_E_INVALID: a file of no kind that is known here. */

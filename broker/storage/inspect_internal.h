@@ -18,7 +18,8 @@ struct inspect_log {
 };
 
 /* Read one segment and compare its indexes with it. `next_base` is the following segment's base, INT64_MAX
- * for the last; with `has_more` a segment with bytes in it follows, so that a torn tail is damage. */
+ * for the last; with `has_more` a segment with bytes in it follows, so that a torn tail is damage.
+ * -BROOK_E_NOT_FOUND: the file is not there. */
 int inspect_segment(struct inspect_log *log, const char *path, int64_t next_base, bool has_more,
                     struct brook_error *error);
 

@@ -8,6 +8,7 @@
 #include "broker/storage/time_index.h"
 #include "proto/base/cleanup.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -257,8 +258,11 @@ int inspect_segment(struct inspect_log *log, const char *path, int64_t next_base
     if (!inspect_parse_base(path, SUFFIX_LOG, &c.base_offset))
         return brook_error_set(error, BROOK_E_INVALID, "%s has no base offset of 20 digits as its name", path);
     AUTO_CLOSE int fd = io_open(path, O_RDONLY);
-    if (fd < 0)
-        return storage_error(error, "opening %s", path);
+    if (fd < 0) {
+        bool is_gone = errno == ENOENT;
+        int r = storage_error(error, "opening %s", path);
+        return is_gone ? -BROOK_E_NOT_FOUND : r;
+    }
     int r = check_open(&c, fd, next_base, has_more);
     free(c.index.data);
     free(c.times.data);

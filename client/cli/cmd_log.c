@@ -3,6 +3,7 @@
 #include "client/cli/format.h"
 #include "client/cli/log_dump.h"
 
+#include "broker/storage/file.h"
 #include "proto/record/record.h"
 
 #include <endian.h>
@@ -13,17 +14,23 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define EXPANDED_BYTES_MAX ((size_t)1 << 30)
+#define SIDE_FILE_BYTES_MAX ((size_t)1 << 30)
+/* Read at once; more only where a batch is longer. */
+#define BLOCK_BYTES ((size_t)1 << 18)
 
 struct dump {
     struct cli *cli;
     const char *name;
-    const uint8_t *data;
-    size_t bytes;
+    int fd;
+    size_t bytes; /* of the file, when it was opened */
+    uint8_t *block; /* kept from file to file */
+    size_t capacity;
+    size_t block_position;
+    size_t block_bytes;
     struct codec *codec;
     bool records;
     int64_t faults;
@@ -33,6 +40,32 @@ static void fault(struct dump *d, size_t position, const char *what)
 {
     d->faults++;
     cli_say("%s: at %zu: %s", d->name, position, what);
+}
+
+/* Have `wanted` bytes from `at` on in the block, or what is left of them: a file that is in use may be cut at any time,
+ * so it is read, not mapped. Returns what is at hand, 0 at the end; -1 after having said what is wrong. */
+static ssize_t have(struct dump *d, size_t at, size_t wanted, const uint8_t **ret_data)
+{
+    size_t left = at < d->bytes ? d->bytes - at : 0, want = wanted < left ? wanted : left;
+    if (at < d->block_position || at + want > d->block_position + d->block_bytes) {
+        size_t room = want > BLOCK_BYTES ? want : BLOCK_BYTES;
+        if (d->capacity < room) {
+            free(d->block);
+            d->block = malloc(room);
+            d->capacity = d->block ? room : 0;
+        }
+        ssize_t n = d->block ? file_read(d->fd, d->block, room < left ? room : left, (off_t)at) : -1;
+        d->block_position = at;
+        d->block_bytes = n > 0 ? (size_t)n : 0;
+        if (n < 0)
+            return fault(d, at, d->block ? strerror(errno) : "out of memory"), -1;
+        if ((size_t)n < want) {
+            fault(d, at + (size_t)n, "the file became shorter while it was read");
+            d->bytes = at + (size_t)n;
+        }
+    }
+    *ret_data = d->block + (at - d->block_position);
+    return (ssize_t)(d->block_position + d->block_bytes - at);
 }
 
 static void print_batch(const struct dump *d, const struct batch_header *h, size_t position, bool valid)
@@ -91,13 +124,13 @@ static void print_record(const struct dump *d, const struct record *r)
     format_print(r->key ? "] key: %k value: %v\\n" : "] value: %v\\n", "", 0, &m, stdout);
 }
 
-static void walk_records(struct dump *d, const struct batch_header *h, size_t position)
+static void walk_records(struct dump *d, const struct batch_header *h, const uint8_t *data, size_t position)
 {
     const void *records;
     size_t bytes;
     struct record_walker w;
     struct record r;
-    int rc = batch_records(d->data + position, h, d->codec, EXPANDED_BYTES_MAX, &records, &bytes);
+    int rc = batch_records(data, h, d->codec, EXPANDED_BYTES_MAX, &records, &bytes);
     if (rc == 0)
         rc = record_walker_init(&w, h, records, bytes);
     while (rc == 0 && (rc = record_walker_next(&w, &r)) == 0)
@@ -107,28 +140,42 @@ static void walk_records(struct dump *d, const struct batch_header *h, size_t po
         fault(d, position, brook_error_text(rc));
 }
 
+/* The batch at `at`, whole. Returns 0; -BROOK_E_NOT_FOUND at the end, or after having said what is wrong. */
+static int read_batch(struct dump *d, size_t at, struct batch_header *ret_header, const uint8_t **ret_data)
+{
+    ssize_t n = have(d, at, BATCH_HEADER_BYTES, ret_data);
+    if (n <= 0)
+        return -BROOK_E_NOT_FOUND;
+    int r = batch_read_header(*ret_data, (size_t)n, ret_header);
+    if (r == -BROOK_E_AGAIN && n >= BATCH_HEADER_BYTES && ret_header->total_bytes <= d->bytes - at) {
+        n = have(d, at, ret_header->total_bytes, ret_data);
+        if (n <= 0)
+            return -BROOK_E_NOT_FOUND;
+        r = batch_read_header(*ret_data, (size_t)n, ret_header);
+    }
+    if (r == 0)
+        return 0;
+    d->faults++;
+    cli_say("%s: %zu invalid bytes at the end, from %zu on: %s", d->name, d->bytes - at, at,
+            r == -BROOK_E_AGAIN ? "a batch that is not whole" : brook_error_text(r));
+    return -BROOK_E_NOT_FOUND;
+}
+
 static void dump_log(struct dump *d)
 {
     int64_t expected = -1;
-    for (size_t at = 0; at < d->bytes;) {
-        struct batch_header h;
-        int r = batch_read_header(d->data + at, d->bytes - at, &h);
-        if (r < 0) {
-            d->faults++;
-            cli_say("%s: %zu invalid bytes at the end, from %zu on: %s", d->name, d->bytes - at, at,
-                    r == -BROOK_E_AGAIN ? "a batch that is not whole" : brook_error_text(r));
-            return;
-        }
-        bool valid = batch_check_crc(d->data + at, &h) == 0;
+    struct batch_header h;
+    const uint8_t *data;
+    for (size_t at = 0; read_batch(d, at, &h, &data) == 0; at += h.total_bytes) {
+        bool valid = batch_check_crc(data, &h) == 0;
         print_batch(d, &h, at, valid);
         if (!valid)
             fault(d, at, "the checksum is wrong");
         else
-            walk_records(d, &h, at);
+            walk_records(d, &h, data, at);
         if (h.base_offset < expected)
             fault(d, at, "offsets do not rise");
         expected = batch_last_offset(&h) + 1;
-        at += h.total_bytes;
     }
 }
 
@@ -138,11 +185,24 @@ static int64_t base_offset_of(const char *name)
     return strtoll(slash ? slash + 1 : name, NULL, 10);
 }
 
+/* The next entry of an index. False at the end; what is left of an entry there is a fault. */
+static bool next_entry(struct dump *d, size_t *at, void *entry, size_t bytes)
+{
+    const uint8_t *data;
+    ssize_t n = have(d, *at, bytes, &data);
+    if (n > 0 && (size_t)n < bytes)
+        fault(d, *at, "an entry that is not whole");
+    if (n < (ssize_t)bytes)
+        return false;
+    memcpy(entry, data, bytes);
+    *at += bytes;
+    return true;
+}
+
 static void dump_index(struct dump *d)
 {
     uint32_t entry[2];
-    for (size_t at = 0; at + sizeof entry <= d->bytes; at += sizeof entry) {
-        memcpy(entry, d->data + at, sizeof entry);
+    for (size_t at = 0; next_entry(d, &at, entry, sizeof entry);) {
         int64_t offset = base_offset_of(d->name) + be32toh(entry[0]);
         if (d->cli->json)
             cli_print_json(json_pack("{s:s,s:I,s:I}", "file", d->name, "offset", (json_int_t)offset, "position",
@@ -150,18 +210,16 @@ static void dump_index(struct dump *d)
         else
             printf("offset: %" PRId64 " position: %" PRIu32 "\n", offset, be32toh(entry[1]));
     }
-    if (d->bytes % sizeof entry)
-        fault(d, d->bytes / sizeof entry * sizeof entry, "an entry that is not whole");
 }
 
 static void dump_time_index(struct dump *d)
 {
-    const size_t entry_bytes = 12;
-    for (size_t at = 0; at + entry_bytes <= d->bytes; at += entry_bytes) {
+    uint8_t entry[12];
+    for (size_t at = 0; next_entry(d, &at, entry, sizeof entry);) {
         uint64_t timestamp;
         uint32_t relative;
-        memcpy(&timestamp, d->data + at, 8);
-        memcpy(&relative, d->data + at + 8, 4);
+        memcpy(&timestamp, entry, 8);
+        memcpy(&relative, entry + 8, 4);
         int64_t offset = base_offset_of(d->name) + be32toh(relative);
         if (d->cli->json)
             cli_print_json(json_pack("{s:s,s:I,s:I}", "file", d->name, "timestamp", (json_int_t)be64toh(timestamp),
@@ -169,8 +227,6 @@ static void dump_time_index(struct dump *d)
         else
             printf("timestamp: %" PRId64 " offset: %" PRId64 "\n", (int64_t)be64toh(timestamp), offset);
     }
-    if (d->bytes % entry_bytes)
-        fault(d, d->bytes / entry_bytes * entry_bytes, "an entry that is not whole");
 }
 
 static bool ends_in(const char *text, const char *end)
@@ -179,33 +235,39 @@ static bool ends_in(const char *text, const char *end)
     return a >= b && strcmp(text + a - b, end) == 0;
 }
 
-/* Map a regular file. CLI_FAILED after having said why not. */
-static int map_file(struct dump *d)
+/* Open a regular file. CLI_FAILED after having said why not. */
+static int open_file(struct dump *d)
 {
     struct stat st;
-    int fd = open(d->name, O_RDONLY | O_CLOEXEC);
-    bool is_open = fd >= 0 && fstat(fd, &st) == 0;
+    d->fd = open(d->name, O_RDONLY | O_CLOEXEC);
+    bool is_open = d->fd >= 0 && fstat(d->fd, &st) == 0;
     if (!is_open || !S_ISREG(st.st_mode)) {
         cli_say("%s: %s", d->name, is_open ? "not a file" : strerror(errno));
-        if (fd >= 0)
-            close(fd);
+        if (d->fd >= 0)
+            close(d->fd);
         return CLI_FAILED;
     }
     d->bytes = (size_t)st.st_size;
-    void *map = d->bytes ? mmap(NULL, d->bytes, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
-    close(fd);
-    if (map == MAP_FAILED) {
-        cli_say("%s: %s", d->name, strerror(errno));
-        return CLI_FAILED;
-    }
-    d->data = map;
+    d->block_position = d->block_bytes = 0;
     return CLI_OK;
+}
+
+static void dump_side_file(struct dump *d)
+{
+    char *data = NULL;
+    size_t bytes;
+    int r = file_load(d->name, SIDE_FILE_BYTES_MAX, &data, &bytes);
+    if (r == 0)
+        d->faults += log_dump_side_file(d->cli, d->name, data, bytes);
+    else
+        fault(d, 0, brook_error_text(r));
+    free(data);
 }
 
 static int dump_file(struct dump *d)
 {
     int64_t before = d->faults;
-    if (map_file(d) != CLI_OK)
+    if (open_file(d) != CLI_OK)
         return CLI_FAILED;
     if (ends_in(d->name, ".timeindex"))
         dump_time_index(d);
@@ -214,12 +276,10 @@ static int dump_file(struct dump *d)
     else if (ends_in(d->name, ".log"))
         dump_log(d);
     else if (log_dump_is_side_file(d->name))
-        d->faults += log_dump_side_file(d->cli, d->name, d->data, d->bytes);
+        dump_side_file(d);
     else
         fault(d, 0, "not a .log, .index or .timeindex file, nor a side file of a log or a data directory");
-    if (d->data)
-        munmap((void *)(uintptr_t)d->data, d->bytes);
-    d->data = NULL;
+    close(d->fd);
     return d->faults == before ? CLI_OK : CLI_FAILED;
 }
 
@@ -273,6 +333,7 @@ static int run(struct cli *cli)
         if (dump_argument(&d, cli->arguments[i]) != CLI_OK)
             code = CLI_FAILED;
     codec_free(d.codec);
+    free(d.block);
     return code;
 }
 

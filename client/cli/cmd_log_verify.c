@@ -44,7 +44,7 @@ static int64_t count_faults(const struct inspect *in)
     return count;
 }
 
-static void print_totals(const struct verify *v, int64_t nanoseconds)
+static void print_totals(const struct verify *v, bool all_read, int64_t nanoseconds)
 {
     const struct inspect *in = &v->in;
     double seconds = (double)(nanoseconds > 0 ? nanoseconds : 1) / 1e9, rate = (double)in->bytes / seconds / 1e9;
@@ -60,7 +60,7 @@ static void print_totals(const struct verify *v, int64_t nanoseconds)
     }
     printf("%" PRId64 " segments, %" PRId64 " batches, %" PRId64 " records, %" PRId64 " bytes in %.3f s (%.2f GB/s)",
            in->segments, in->batches, in->records, in->bytes, seconds, rate);
-    if (count_faults(in) == 0)
+    if (all_read && count_faults(in) == 0)
         printf(": nothing is wrong");
     for (int kind = INSPECT_NOTE + 1; kind < INSPECT_KINDS_COUNT; kind++)
         if (in->findings[kind] > 0)
@@ -78,7 +78,7 @@ static int run(struct cli *cli)
         if (verify(&v, cli->arguments[i], &error) != 0)
             code = cli_fail("log verify", &error);
     }
-    print_totals(&v, clock_boot_ns() - start);
+    print_totals(&v, code == CLI_OK, clock_boot_ns() - start);
     return code == CLI_OK && count_faults(&v.in) > 0 ? CLI_FAILED : code;
 }
 
@@ -89,7 +89,9 @@ const struct cli_command cmd_log_verify = {
                    "the batches, and the side files, of a partition's or a whole data directory (Brook's or Apache Kafka's)\n"
                    "or of single files. Nothing is ever written. What is found is one of: a note (nothing is wrong), a side\n"
                    "file (counts as not known at the next start), an index (made anew), a torn tail (an append that did not\n"
-                   "finish: cut at the next start), damage (valid batches lie behind a bad one; nothing is cut).\n"
+                   "finish: cut at the next start), damage (valid batches lie behind a bad one; nothing is cut), unreadable (the\n"
+                   "rest of a data directory is checked all the same). A broker may be running: a file that it removes\n"
+                   "meanwhile is passed over.\n"
                    "Exits with 1 when anything but notes was found or a file can not be read.",
     .examples = "  brook log verify /var/lib/brook\n  brook log verify /var/lib/brook/orders-0 --json\n",
     .is_offline = true, .run = run,

@@ -19,6 +19,7 @@ struct produce {
     struct brook_record record; /* topic, partition and headers are the same for all */
     struct brook_header headers[HEADERS_MAX];
     const char *separator; /* between key and value; NULL: no keys */
+    const char *null_value; /* a value that is this is written as none; NULL: all are written */
     int delimiter;
     int64_t lines; /* read so far: the number of the record that is being sent */
     int64_t accepted;
@@ -102,6 +103,11 @@ static int send_line(struct produce *p, const char *line, size_t bytes)
             record.value_bytes = bytes - record.key_bytes - width;
         }
     }
+    if (p->null_value && record.value_bytes == strlen(p->null_value) &&
+        memcmp(record.value, p->null_value, record.value_bytes) == 0) {
+        record.value = NULL;
+        record.value_bytes = 0;
+    }
     record.opaque = (void *)(intptr_t)++p->lines;
     int r = send_patiently(p, &record, &error);
     if (r == -BROOK_E_QUEUE_FULL)
@@ -157,6 +163,7 @@ static bool configure(struct produce *p)
         cli_usage(cli, "--key-separator must not be empty");
         return false;
     }
+    p->null_value = cli_value(cli, "null-value");
     p->delimiter = cli_flag(cli, "null") ? '\0' : '\n';
     p->record.topic = cli->arguments[0];
     p->record.partition = (int32_t)partition;
@@ -216,6 +223,7 @@ static const struct cli_option options[] = {
     {"partition", "N", "put all records into this partition", 'p'},
     {"key", "KEY", "give all records this key", 'k'},
     {"key-separator", "TEXT", "what stands in front of TEXT in a line is the record's key", 'K'},
+    {"null-value", "TEXT", "a value that is TEXT is written as null: in a compacted topic it deletes the key", 0},
     {"header", "KEY=VALUE", "a header for all records; may be repeated", 'H'},
     {"acks", "none|leader|all", "what to wait for", 'a'},
     {"compression", "CODEC", "none, gzip, snappy, lz4 or zstd", 'c'},
@@ -232,6 +240,7 @@ const struct cli_command cmd_produce = {
                    "Exits with 1 if any record was not stored, after having said which.",
     .examples = "  brook produce orders --file orders.txt\n"
                 "  tail -f app.log | brook produce logs --compression zstd\n"
-                "  printf 'k1:v1\\n' | brook produce orders --key-separator :\n",
+                "  printf 'k1:v1\\n' | brook produce orders --key-separator :\n"
+                "  printf 'k1:-\\n' | brook produce orders --key-separator : --null-value -\n",
     .options = options, .run = run,
 };

@@ -113,7 +113,7 @@ START_TEST(unclean_election_takes_a_live_replica_only_as_the_last_resort)
 }
 END_TEST
 
-/* One replica each, as this version keeps: it leads whenever it lives, in a new epoch after each of its
+/* One replica each: it leads whenever it lives, in a new epoch after each of its
  * deaths. */
 START_TEST(sole_replica_leads_when_it_lives_and_nobody_else_ever_does)
 {

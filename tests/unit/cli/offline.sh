@@ -115,6 +115,30 @@ bytes "$(printf '\\0%03o\\0%03o\\0%03o\\0%03o' $((sum >> 24 & 255)) $((sum >> 16
 cat "$directory/v1" "$directory/body" >"$data/orders-0/$first.log"
 check "a format before v2 is named" 1 "a message of a format before v2" "$brook" log verify "$data"
 
+# A log that is cut while it is dumped: the dump waits for room in the pipe, far from the end, when it happens.
+grown=$directory/$first.log
+cat "$golden/$first.log" >"$grown"
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do cat "$grown" "$grown" >"$grown.double" && mv "$grown.double" "$grown"; done
+output=$({ "$brook" log dump "$grown" 2>"$directory/said"; echo "exit $?" >"$directory/code"; } | { read -r line; : >"$grown"; cat >/dev/null; }
+    cat "$directory/code"; grep -v "do not rise" "$directory/said")
+good=0; case $output in "exit 1"*"became shorter while it was read"*) good=1 ;; esac
+report "a log that is cut while it is dumped" $good "$output"
+
+# A segment that is removed while the one before it is checked: what is found there fills the pipe first.
+new; cat "$golden/$first.log" >"$grown"
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do cat "$grown" "$grown" >"$grown.double" && mv "$grown.double" "$grown"; done
+mv "$grown" "$data/orders-0/$first.log"
+cp "$golden/$first.log" "$data/orders-0/00000000000000000003.log"
+output=$("$brook" log verify "$data/orders-0" 2>&1 | { read -r line; rm "$data/orders-0/00000000000000000003.log"; grep -v "below 3 that came"; })
+good=0; case $output in *"No such file"*) ;; *"1 segments, "*) good=1 ;; esac
+report "a segment that is removed while another is checked" $good "$output"
+
+new; ln -s nothing "$data/a-b-1/00000000000000000009.log"
+check "what can not be read is told" 1 "unreadable: $data/a-b-1: opening" "$brook" log verify "$data"
+check "and the other partitions are checked" 1 "3 segments" "$brook" log verify "$data"
+check "and nothing is said to be well" 0 "" sh -c "! \"$brook\" log verify \"$data\" \"$data/a-b-1\" 2>&1 | grep 'nothing is wrong'"
+check "nor of a partition alone" 0 "" sh -c "! \"$brook\" log verify \"$data/a-b-1\" 2>&1 | grep 'nothing is wrong'"
+
 # Nothing is changed: names, contents, sizes, times of change; and no right to write is needed.
 new
 chmod -R a-w "$data"

@@ -33,9 +33,10 @@ static void run_open(struct run *run, stub_function *function, int lines)
     rewind(run->input);
 }
 
-/* With so little memory that it has to wait for room all the time. */
-static void run_start(struct run *run)
+static void run_start_with(struct run *run, const char *const *options, size_t count)
 {
+    const char *arguments[16] = {"brook", "produce", "t", "-b", stub_cluster_servers(run->cluster), "--quiet"};
+    memcpy(arguments + 6, options, count * sizeof *options);
     const char *top = getenv("top_builddir");
     char brook[512];
     snprintf(brook, sizeof brook, "%s/client/cli/brook", top ? top : ".");
@@ -45,9 +46,15 @@ static void run_start(struct run *run)
         return;
     dup2(fileno(run->input), STDIN_FILENO);
     dup2(fileno(run->complaints), STDERR_FILENO);
-    execl(brook, "brook", "produce", "t", "-b", stub_cluster_servers(run->cluster), "--batch-size", "1", "-X",
-          "buffer.memory=65536", "-X", "retries=0", "--quiet", (char *)NULL);
+    execv(brook, (char *const *)(uintptr_t)arguments);
     _exit(127);
+}
+
+/* With so little memory that it has to wait for room all the time. */
+static void run_start(struct run *run)
+{
+    static const char *const options[] = {"--batch-size", "1", "-X", "buffer.memory=65536", "-X", "retries=0"};
+    run_start_with(run, options, sizeof options / sizeof options[0]);
 }
 
 static bool has_ended(void *arg)
@@ -67,7 +74,7 @@ static enum stub_verdict refuse_two(void *arg, const struct stub_request *q)
 {
     if (q->request->body_case != BROOK__REQUEST__BODY_PRODUCE || (q->number != 0 && q->number != 4999))
         return STUB_PASS;
-    stub_reply_error(q, BROOK_E_BAD_BATCH, "this one not");
+    stub_reply_error(q, BROOK_E_BAD_BATCH, q->number ? "partition t/0: this one not" : "this one not");
     return STUB_DONE;
 }
 
@@ -81,8 +88,8 @@ START_TEST(a_record_that_was_not_stored_is_named_by_its_line)
     ck_assert_int_eq(WEXITSTATUS(run.status), 1);
     rewind(run.complaints);
     text[fread(text, 1, sizeof text - 1, run.complaints)] = '\0';
-    ck_assert_msg(strstr(text, "record 1: ") != NULL, "%s", text);
-    ck_assert_msg(strstr(text, "record 5000: ") != NULL, "%s", text);
+    ck_assert_msg(strstr(text, "record 1: not stored: partition t/0: this one not") != NULL, "%s", text);
+    ck_assert_msg(strstr(text, "record 5000: not stored: partition t/0: this one not") != NULL, "%s", text);
     ck_assert_msg(strstr(text, "5998 of 6000") != NULL, "%s", text);
     run_close(&run);
 }
@@ -125,5 +132,31 @@ START_TEST(a_signal_ends_it_while_it_waits_for_room)
 }
 END_TEST
 
-SUITE_MAIN("cli/produce", SUITE_TEST_SLOW(a_record_that_was_not_stored_is_named_by_its_line, 60),
+static void note_record(void *arg, const struct record *r)
+{
+    char *text = arg;
+    size_t used = strlen(text);
+    snprintf(text + used, 200 - used, "%.*s=%.*s|", (int)(r->key ? r->key_bytes : 4), r->key ? (const char *)r->key : "null",
+             (int)(r->value ? r->value_bytes : 4), r->value ? (const char *)r->value : "null");
+}
+
+START_TEST(a_value_that_is_the_null_value_is_written_as_null)
+{
+    struct run run;
+    char text[200] = "";
+    run_open(&run, NULL, 0);
+    fputs("a:-\nb:--\nc:\n-\nd:x-\n", run.input);
+    rewind(run.input);
+    static const char *const options[] = {"--key-separator", ":", "--null-value", "-"};
+    run_start_with(&run, options, 4);
+    ck_assert(suite_wait(has_ended, &run, WAIT_MS));
+    ck_assert(WIFEXITED(run.status) && WEXITSTATUS(run.status) == 0);
+    ck_assert_int_eq(stub_cluster_walk(run.cluster, "t", 0, note_record, text), 5);
+    ck_assert_str_eq(text, "a=null|b=--|c=|null=null|d=x-|");
+    run_close(&run);
+}
+END_TEST
+
+SUITE_MAIN("cli/produce", SUITE_TEST_SLOW(a_value_that_is_the_null_value_is_written_as_null, 60),
+           SUITE_TEST_SLOW(a_record_that_was_not_stored_is_named_by_its_line, 60),
            SUITE_TEST_SLOW(a_signal_ends_it_while_it_waits_for_room, 60))
