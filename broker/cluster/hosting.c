@@ -247,10 +247,49 @@ static bool is_of_this_life(const struct hosting *hosting, const struct image_pa
     return p->version >= 0 && p->leader_epoch == 0 && is_counted(hosting, p);
 }
 
+/* Others have all that counts: what is here, if anything, is fetched anew. */
+static bool is_refilled(const struct hosting *hosting, const struct image_partition *p)
+{
+    for (int32_t i = 0; i < p->isr_count; i++)
+        if (p->isr[i] == hosting->broker_id)
+            return false;
+    return p->version >= 0 && p->leader >= 0 && p->isr_count > 0;
+}
+
+/* May be in a directory that is not seen, and must not begin anew. */
+static bool may_be_elsewhere(const struct hosting *hosting, const struct host_dir *missing,
+                             const struct image_partition *p)
+{
+    return missing && !is_of_this_life(hosting, p) && !(missing->is_suspect && is_refilled(hosting, p));
+}
+
+static void fail_missed(struct hosted *h)
+{
+    if (h->dir->is_suspect)
+        brook_error_set(&h->error, BROOK_E_STORAGE_ERROR,
+                        "it was on this broker and is found nowhere, and the data directory %.200s is new: is it mounted?",
+                        h->dir->path);
+    else
+        brook_error_set(&h->error, BROOK_E_STORAGE_ERROR, "%s", h->dir->failure);
+    hosted_fail(h);
+}
+
+/* It was offline, as it is found nowhere; now others are known to have all of it. */
+static bool refill_missed(struct hosted *h, const struct image_partition *p)
+{
+    if (h->status != HOSTED_FAILED || h->is_new || h->is_unwanted || !h->is_missed || !h->dir->is_suspect ||
+        !is_refilled(h->hosting, p))
+        return false;
+    h->is_missed = false;
+    h->is_new = true;
+    hosted_start_open(h);
+    return true;
+}
+
 static void create(struct hosting *hosting, const struct image_topic *topic, int32_t number)
 {
     struct host_dir *missing = hosting_missing_dir(hosting);
-    bool may_be_there = missing && !is_of_this_life(hosting, &topic->partitions[number]);
+    bool may_be_there = may_be_elsewhere(hosting, missing, &topic->partitions[number]);
     if (may_be_there && topic->partitions[number].version < 0)
         return; /* its state is being read */
     struct host_dir *dir = may_be_there ? missing : hosting_choose_dir(hosting, NULL);
@@ -262,8 +301,10 @@ static void create(struct hosting *hosting, const struct image_topic *topic, int
     h->log_settings = topic->config.log;
     if (dir && !may_be_there)
         return hosted_start_open(h);
-    brook_error_set(&h->error, BROOK_E_STORAGE_ERROR, "%s",
-                    may_be_there ? dir->failure : "every data directory is full or has failed");
+    h->is_missed = may_be_there;
+    if (may_be_there)
+        return fail_missed(h);
+    brook_error_set(&h->error, BROOK_E_STORAGE_ERROR, "every data directory is full or has failed");
     hosted_fail(h);
 }
 
@@ -302,7 +343,7 @@ static void follow_partition(struct hosting *hosting, const struct image_topic *
         return; /* `changed` is called when it has left */
     if (!topic_id_equal(&h->topic_id, &topic->node.topic_id))
         return mark_unwanted(h, "the topic was made anew");
-    if (h->status != HOSTED_OPEN || h->is_unwanted)
+    if (refill_missed(h, &topic->partitions[number]) || h->status != HOSTED_OPEN || h->is_unwanted)
         return;
     if (!h->is_configuring && memcmp(&h->log_settings, &topic->config.log, sizeof h->log_settings) != 0)
         hosted_configure(h, &topic->config.log);
@@ -374,8 +415,20 @@ void hosting_unwant(struct hosting *hosting, const char *topic, const struct top
             mark_unwanted(h, "the topic is gone");
 }
 
+/* All that is known of was followed: where nothing is missed, a suspect directory is one that was added. */
+static void explain_dirs(struct hosting *hosting)
+{
+    for (struct hosted *h = hosting->table; h; h = h->hh.next)
+        if (h->is_missed)
+            return;
+    for (size_t i = 0; i < hosting->dirs_count; i++)
+        if (hosting->dirs[i].is_suspect)
+            hosting->dirs[i].is_explained = true;
+}
+
 void hosting_compare(struct hosting *hosting, const struct image *image)
 {
+    explain_dirs(hosting);
     for (struct hosted *h = hosting->table; h; h = h->hh.next) {
         if (is_going(h))
             continue;
@@ -454,7 +507,7 @@ static int64_t retry_failed(struct hosting *hosting, int64_t now_ms)
         return next;
     for (struct hosted *h = hosting->table; h; h = h->hh.next) {
         if (h->status != HOSTED_FAILED || h->is_unwanted || h->is_told_offline ||
-            (h->dir->is_failed && !h->is_new))
+            (h->dir->is_failed && !h->is_new) || h->is_missed)
             continue;
         bool is_due = h->retry_ms && now_ms >= h->retry_ms;
         if (is_due && (!h->is_new || hosted_move_new(h)))

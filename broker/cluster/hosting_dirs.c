@@ -75,10 +75,15 @@ bool hosted_move_new(struct hosted *h)
 
 struct host_dir *hosting_missing_dir(struct hosting *hosting)
 {
-    for (size_t i = 0; i < hosting->dirs_count; i++)
-        if (hosting->dirs[i].is_missing)
-            return &hosting->dirs[i];
-    return NULL;
+    struct host_dir *suspect = NULL;
+    for (size_t i = 0; i < hosting->dirs_count; i++) {
+        struct host_dir *dir = &hosting->dirs[i];
+        if (dir->is_missing)
+            return dir;
+        if (dir->is_suspect && (!suspect || suspect->is_failed))
+            suspect = dir;
+    }
+    return suspect;
 }
 
 /* ---- room ------------------------------------------------------------------------------------------- */

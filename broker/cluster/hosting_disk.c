@@ -148,6 +148,7 @@ static void opened(struct hosted *h)
     atomic_store(&h->stop_cleaning, false);
     hosted_heed_dir(h);
     say_recovered(h);
+    h->is_made = h->is_new;
     h->is_new = false;
 }
 
@@ -242,7 +243,7 @@ static void leave_run(struct disk_job *job)
     }
     if (h->end != HOSTED_END_CLOSE) {
         int err = set_aside(h);
-        if (!h->is_new || errno != ENOENT) /* it was not made yet */
+        if ((!h->is_new && !h->is_missed) || errno != ENOENT) /* it was not made */
             h->err = err ? err : h->err;
     }
 }
@@ -349,6 +350,27 @@ static bool is_disks_fault(int err)
     return err == -BROOK_E_STORAGE_ERROR || err == -BROOK_E_STORAGE_FULL;
 }
 
+/* An empty mount point, or another disk in the place of the one that was there, looks like a directory that was added.
+ * It stays without meta.properties until nothing is missed, so that the next start knows too. */
+static void suspect_new_dirs(struct hosting *hosting)
+{
+    size_t fresh = 0;
+    for (size_t i = 0; i < hosting->dirs_count; i++)
+        fresh += hosting->dirs[i].dir && data_dir_is_new(hosting->dirs[i].dir);
+    for (size_t i = 0; i < hosting->dirs_count && fresh < hosting->dirs_count; i++) {
+        struct host_dir *dir = &hosting->dirs[i];
+        if (!dir->dir || !data_dir_is_new(dir->dir))
+            continue;
+        dir->is_suspect = true;
+        data_dir_leave_unclaimed(dir->dir);
+        diag_log(hosting->diag, DIAG_WARN, "",
+                 "the data directory %s has no meta.properties, and others are not new: it was added, or what belongs "
+                 "there is not mounted. It takes new partitions; partitions that are found nowhere stay offline, unless "
+                 "another broker leads them",
+                 dir->path);
+    }
+}
+
 int hosting_lock(struct hosting *hosting, struct brook_error *error)
 {
     bool any = false;
@@ -361,7 +383,9 @@ int hosting_lock(struct hosting *hosting, struct brook_error *error)
             return dir->err;
         }
     }
-    if (!any)
+    if (any)
+        suspect_new_dirs(hosting);
+    else
         *error = hosting->dirs[0].error;
     return any ? 0 : hosting->dirs[0].err;
 }
@@ -547,6 +571,8 @@ static void dir_close_run(struct disk_job *job)
     }
     if (!hosting->is_loaded)
         return close_untouched(dir);
+    if (dir->is_explained && !has_failed_logs(dir))
+        (void)data_dir_claim(dir->dir, NULL); /* else it is suspect once more */
     int err = hosting_write_last_checkpoint(dir);
     data_dir_set_broker_epoch(dir->dir, hosting->broker_epoch);
     bool clean = !err && !dir->bad_ends && !has_failed_logs(dir) && hosting->is_opened;

@@ -39,6 +39,8 @@ struct host_dir {
     size_t bad_ends; /* logs in it that did not close well */
     bool is_failed;  /* and stays so */
     bool is_missing; /* it failed before it was known what is in it */
+    bool is_suspect; /* it has no meta.properties and another one has: what was in it may be elsewhere */
+    bool is_explained; /* it was suspect, and nothing is missed */
     bool is_full;
     bool is_looking; /* at its room */
     int64_t free_bytes;
@@ -65,6 +67,8 @@ struct hosted {
     bool is_new;       /* the directory is made by us */
     bool is_dropped;   /* a directory without a topic id: it was removed (empty) or set aside at opening */
     bool is_cancelled; /* the broker stops: the log was not opened */
+    bool is_made; /* in this life, and was not followed since: it holds nothing of earlier ones */
+    bool is_missed; /* it is found nowhere, and may be in a directory that is not seen: not made anew */
     bool is_unwanted;
     bool has_moved; /* unwanted because other brokers have it now, and all that was committed here */
     bool is_configuring;
@@ -183,7 +187,7 @@ void hosted_heed_dir(struct hosted *h);
 struct host_dir *hosting_choose_dir(struct hosting *hosting, const struct host_dir *rather_not);
 /* The same for a new one that could not be made. Returns false when no directory takes it. */
 bool hosted_move_new(struct hosted *h);
-/* A directory of which it is not known what is in it. NULL: there is none. */
+/* A directory of which it is not known what is in it: one that is missing, else one that is suspect. NULL: there is none. */
 struct host_dir *hosting_missing_dir(struct hosting *hosting);
 void hosting_look_at_space(struct hosting *hosting);
 

@@ -93,6 +93,17 @@ static void take_brokers(struct hosted *h, const struct image *image, const stru
     }
 }
 
+/* Nobody else has what an earlier life of this broker may have held. */
+static void tell_if_begun_anew(struct hosted *h, const struct image_partition *p)
+{
+    char subject[HOSTED_SUBJECT_BYTES];
+    if (h->is_made && h->led_epoch > 0 && p->isr_count == 1)
+        diag_log(h->hosting->diag, DIAG_WARN, hosted_subject(h, h->led_epoch, subject),
+                 "an earlier life of this broker was the only replica in sync, and its log is not here: it begins anew at "
+                 "offset 0, and records that there were are lost");
+    h->is_made = false;
+}
+
 static void change(struct hosted *h, const struct image_topic *topic, const struct replica_step *step)
 {
     struct partition_marks marks;
@@ -104,7 +115,9 @@ static void change(struct hosted *h, const struct image_topic *topic, const stru
     if (step->duty == REPLICA_LEAD && marks.is_leader) {
         h->epoch_before = h->led_epoch = step->leader_epoch;
         tell_role(h, step->leader_epoch, "leading", -1);
+        tell_if_begun_anew(h, &topic->partitions[h->number]);
     } else if (step->duty == REPLICA_FOLLOW && marks.is_follower) {
+        h->is_made = false;
         tell_role(h, step->leader_epoch, "following", step->leader);
         start_fetching(h, topic->image, step->leader, step->leader_epoch);
     } else if (step->duty == REPLICA_LEAD || step->duty == REPLICA_FOLLOW) {

@@ -38,6 +38,8 @@ struct known {
 struct data_dir {
     char *path;
     int lock_fd;
+    bool is_left_unclaimed;
+    struct identity unclaimed; /* to be written by data_dir_claim() */
     bool was_clean;
     int64_t marker_epoch;                  /* named by the marker that was found */
     int64_t broker_epoch;                  /* to be named by the next */
@@ -121,12 +123,43 @@ static int check_identity(struct data_dir *dir, int32_t broker_id, const char *c
     }
     if (r == 0 && found.cluster_id[0] != '\0' && strcmp(found.cluster_id, cluster_id) != 0)
         return refuse(dir->path, error, "cluster", found.cluster_id, cluster_id);
-    if (r == 0 && found.broker_id >= 0 && found.cluster_id[0] != '\0')
+    if (r == 0 && found.broker_id >= 0 && found.cluster_id[0] != '\0') {
+        dir->is_left_unclaimed = false;
         return 0;
+    }
     struct identity mine = {.broker_id = broker_id};
     if (snprintf(mine.cluster_id, sizeof mine.cluster_id, "%s", cluster_id) > CLUSTER_ID_BYTES_MAX)
         return brook_error_set(error, BROOK_E_CONFIG, "the cluster id %s is too long", cluster_id);
+    if (dir->is_left_unclaimed && r == -BROOK_E_NOT_FOUND) {
+        dir->unclaimed = mine;
+        return 0;
+    }
+    dir->is_left_unclaimed = false;
     return identity_save(path, &mine, error);
+}
+
+bool data_dir_is_new(const struct data_dir *dir)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    file_path(dir, IDENTITY_FILE, path);
+    return stat(path, &st) != 0 && errno == ENOENT;
+}
+
+void data_dir_leave_unclaimed(struct data_dir *dir)
+{
+    dir->is_left_unclaimed = true;
+}
+
+int data_dir_claim(struct data_dir *dir, struct brook_error *error)
+{
+    char path[PATH_MAX];
+    if (!dir->is_left_unclaimed)
+        return 0;
+    file_path(dir, IDENTITY_FILE, path);
+    int err = identity_save(path, &dir->unclaimed, error);
+    dir->is_left_unclaimed = err != 0;
+    return err;
 }
 
 /* ---- partitions -------------------------------------------------------------------------------------- */

@@ -23,7 +23,7 @@ struct data_dir_partition {
 };
 
 /* Make the directory if it is missing, and lock it; nothing else in it is looked at. Before data_dir_load()
- * only data_dir_path(), data_dir_was_clean() (which says no) and data_dir_close() (not clean) may be
+ * only data_dir_path(), data_dir_is_new(), data_dir_leave_unclaimed(), data_dir_was_clean() (which says no) and data_dir_close() (not clean) may be
  * called. Returns 0; -BROOK_E_LOCKED (the sentence names the owner); -BROOK_E_CONFIG (too long a path);
  * -BROOK_E_STORAGE_ERROR. */
 int data_dir_lock(const char *path, struct data_dir **ret_dir, struct brook_error *error);
@@ -32,7 +32,13 @@ int data_dir_lock(const char *path, struct data_dir **ret_dir, struct brook_erro
  * cluster's directory); -BROOK_E_STORAGE_FULL; -BROOK_E_STORAGE_ERROR. */
 int data_dir_load(struct data_dir *dir, int32_t broker_id, const char *cluster_id,
                   struct brook_error *error);
-/* Both. */
+/* Whether it has no meta.properties: nobody used it yet, or it is not the one that was used. Before data_dir_load(). */
+bool data_dir_is_new(const struct data_dir *dir);
+/* Let data_dir_load() leave such a directory without meta.properties, so that it is new at the next start too;
+ * data_dir_claim() writes it later, if it was left out. Returns as data_dir_load(). */
+void data_dir_leave_unclaimed(struct data_dir *dir);
+int data_dir_claim(struct data_dir *dir, struct brook_error *error);
+/* Lock and load. */
 int data_dir_open(const char *path, int32_t broker_id, const char *cluster_id, struct data_dir **ret_dir,
                   struct brook_error *error);
 /* With `clean` (every log was closed, each close answered 0, and data_dir_checkpoint() told the last

@@ -120,6 +120,13 @@ static bool is_led(void *arg)
     return hosting_leads(w->hosting, w->topic, w->awaited);
 }
 
+static bool is_hosted(void *arg)
+{
+    struct world *w = arg;
+    inbox_drain(&w->inbox);
+    return hosting_find(w->hosting, w->topic, w->awaited) != NULL;
+}
+
 static bool is_led_at_last(void *arg)
 {
     struct world *w = arg;
@@ -562,6 +569,134 @@ START_TEST(a_directory_that_can_not_be_read_at_the_start_is_done_without)
 }
 END_TEST
 
+/* Partitions that were in directory 0 are offline, said so once each, those of 1 go on. */
+static void check_missed(struct world *w, const bool *was_in_a)
+{
+    for (int i = 0; i < PARTITIONS; i++) {
+        put_state(w, i, (int32_t)w->broker_epoch);
+        if (was_in_a[i])
+            continue;
+        wait_led(w, i);
+        check_records(w, i);
+        ck_assert_int_eq(append(w, i), 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        hosting_follow(w->hosting, w->topic);
+        for (int k = 0; k < PARTITIONS; k++) {
+            w->awaited = k;
+            ck_assert(is_led_at_last(w) != was_in_a[k]);
+        }
+    }
+    ck_assert_uint_eq(w->errors, PARTITIONS / 2);
+    ck_assert_ptr_nonnull(strstr(w->last_error, "is found nowhere"));
+}
+
+START_TEST(a_directory_that_is_empty_now_is_not_taken_for_new)
+{
+    struct world w;
+    bool was_in_a[PARTITIONS];
+    char away[PATH_MAX + 8];
+    begin(&w, "unmounted");
+    for (int i = 0; i < PARTITIONS; i++)
+        was_in_a[i] = dir_of(&w, i) == 0;
+    stop(&w);
+    snprintf(away, sizeof away, "%s.away", w.paths[0]);
+    suite_remove_tree(away);
+    ck_assert_int_eq(rename(w.paths[0], away), 0);
+    for (int life = 0; life < 2; life++) { /* the second start knows too */
+        w.errors = w.warnings = 0;
+        ck_assert_int_eq(start(&w), 0);
+        ck_assert_uint_eq(w.warnings, 1);
+        ck_assert_ptr_nonnull(strstr(w.last_warning, "unmounted-a has no meta.properties"));
+        check_missed(&w, was_in_a);
+        hosting_compare(w.hosting, w.image);
+        for (int i = 0; i < PARTITIONS; i++)
+            ck_assert(!was_in_a[i] || !has_partition(&w, 0, i));
+        stop(&w);
+        ck_assert(!is_there(&w, 0, "meta.properties"));
+    }
+    suite_remove_tree(w.paths[0]);
+    ck_assert_int_eq(rename(away, w.paths[0]), 0); /* mounted again: all is there */
+    begin_again(&w);
+    stop(&w);
+    done(&w);
+}
+END_TEST
+
+START_TEST(what_was_in_an_empty_directory_is_fetched_anew_from_others)
+{
+    struct world w;
+    begin(&w, "refilled");
+    stop(&w);
+    int lost = dir_of(&w, 0);
+    suite_remove_tree(w.paths[lost]);
+    ck_assert_int_eq(start(&w), 0);
+    put_state(&w, 0, 2);
+    ck_assert_ptr_null(hosting_find(w.hosting, w.topic, 0));
+    struct znode_state state = {.leader = BROKER + 1, .leader_epoch = 3, .isr_count = 1};
+    state.isr[0] = BROKER + 1;
+    ck_assert_int_eq(image_set_state(w.topic, 0, &state, 3), 0);
+    hosting_follow_one(w.hosting, w.topic, 0);
+    w.awaited = 0;
+    ck_assert(suite_wait(is_hosted, &w, 5000));
+    ck_assert(has_partition(&w, lost, 0));
+    stop(&w);
+    done(&w);
+}
+END_TEST
+
+START_TEST(a_directory_that_was_added_takes_new_partitions)
+{
+    struct world w;
+    init(&w, "added", 1);
+    ck_assert_int_eq(start(&w), 0);
+    for (int i = 0; i < PARTITIONS - 1; i++) {
+        put_state(&w, i, 0);
+        wait_led(&w, i);
+        ck_assert_int_eq(append(&w, i), 0);
+    }
+    stop(&w);
+    w.dirs_count = 2;
+    ck_assert_int_eq(start(&w), 0);
+    ck_assert_uint_eq(w.warnings, 1);
+    for (int i = 0; i < PARTITIONS; i++) {
+        put_state(&w, i, i < PARTITIONS - 1 ? 1 : 0);
+        wait_led(&w, i);
+        check_records(&w, i);
+        ck_assert_int_eq(append(&w, i), 0);
+    }
+    ck_assert_int_eq(dir_of(&w, PARTITIONS - 1), 1);
+    hosting_compare(w.hosting, w.image);
+    ck_assert_uint_eq(w.errors, 0);
+    stop(&w);
+    ck_assert(w.was_clean && is_there(&w, 1, "meta.properties"));
+    begin_again(&w);
+    ck_assert_uint_eq(w.warnings, 1);
+    stop(&w);
+    done(&w);
+}
+END_TEST
+
+START_TEST(an_only_directory_that_is_empty_begins_anew_loudly)
+{
+    struct world w;
+    init(&w, "blank", 1);
+    ck_assert_int_eq(start(&w), 0);
+    put_state(&w, 0, 0);
+    wait_led(&w, 0);
+    ck_assert_uint_eq(w.warnings, 0);
+    stop(&w);
+    suite_remove_tree(w.paths[0]);
+    ck_assert_int_eq(start(&w), 0);
+    put_state(&w, 0, 1);
+    wait_led(&w, 0);
+    ck_assert_uint_eq(w.warnings, 1);
+    ck_assert_ptr_nonnull(strstr(w.last_warning, "its log is not here: it begins anew"));
+    stop(&w);
+    done(&w);
+}
+END_TEST
+
 START_TEST(what_is_made_while_a_directory_is_missing_goes_to_another)
 {
     struct world w;
@@ -721,6 +856,10 @@ SUITE_MAIN("cluster/data_dirs", SUITE_TEST(new_partitions_go_to_the_emptiest_dir
            SUITE_TEST(a_directory_whose_file_system_is_gone_or_read_only_is_one_that_failed),
            SUITE_TEST(a_shortage_of_the_process_or_of_room_is_not_the_directorys_failure),
            SUITE_TEST(a_directory_that_can_not_be_read_at_the_start_is_done_without),
+           SUITE_TEST(a_directory_that_is_empty_now_is_not_taken_for_new),
+           SUITE_TEST(what_was_in_an_empty_directory_is_fetched_anew_from_others),
+           SUITE_TEST(a_directory_that_was_added_takes_new_partitions),
+           SUITE_TEST(an_only_directory_that_is_empty_begins_anew_loudly),
            SUITE_TEST(what_is_made_while_a_directory_is_missing_goes_to_another),
            SUITE_TEST(without_any_directory_a_broker_does_not_start),
            SUITE_TEST_SLOW(a_disk_that_fails_once_loses_nothing_wherever_that_is, 120),
