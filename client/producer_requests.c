@@ -172,18 +172,30 @@ static void add_entry(brook_producer *p, struct building *b, const struct produc
     p->entry_list[b->entries++] = entry;
 }
 
+/* Whether the broker would take `batch` behind `last` in one append: their numbers go on. When one between them was
+ * stored and the others have to be sent again, they do not. */
+static bool goes_on(const struct produce_batch *last, const struct produce_batch *batch)
+{
+    uint32_t next = (uint32_t)last->base_sequence + (uint32_t)last->writer.records_count;
+    return last->producer_id == batch->producer_id &&
+           (batch->producer_id < 0 || (last->producer_epoch == batch->producer_epoch &&
+                                       (int32_t)(next & INT32_MAX) == batch->base_sequence));
+}
+
 /* As many of the partition's batches as have a place. Returns whether any had. */
 static bool add_partition(brook_producer *p, struct building *b, struct produce_partition *q)
 {
     size_t before = b->bytes;
     bool alone = false;
+    const struct produce_batch *last = NULL;
     producer_begin_anew(p, q);
     while (!alone && q->backlog.head && has_place(p, b, q->backlog.head) && producer_has_identity(p, q) &&
            make_room(p, b->iov_count) == 0) {
         struct produce_batch *batch = q->backlog.head;
         producer_number(p, q, batch);
-        if (producer_batch_finish(p, batch) < 0)
+        if ((last && !goes_on(last, batch)) || producer_batch_finish(p, batch) < 0)
             break;
+        last = batch;
         alone = batch->sequence < q->alone_below;
         batch->was_first = q->in_flight == 0 && b->bytes == before;
         add_batch(p, b, batch_list_pop(&q->backlog));

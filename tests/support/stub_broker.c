@@ -324,9 +324,25 @@ static int check_leader(const struct stub_request *q, const struct partition *p)
     return !p ? BROOK_E_UNKNOWN_TOPIC : p->leader != q->broker_id ? BROOK_E_NOT_LEADER : 0;
 }
 
+/* As brokers do, before anything is looked at: the numbers of an entry's batches go on. */
+static bool is_chain(const uint8_t *at, size_t bytes)
+{
+    struct batch_header h;
+    int64_t next = -1;
+    for (const uint8_t *b = at; b < at + bytes; b += h.total_bytes) {
+        batch_read_header(b, bytes, &h);
+        if (batch_is_idempotent(&h) && next >= 0 && h.base_sequence != next)
+            return false;
+        next = ((int64_t)h.base_sequence + h.last_offset_delta + 1) & INT32_MAX;
+    }
+    return true;
+}
+
 static int store_all(struct partition *p, const uint8_t *at, size_t bytes, Brook__ProducedPartition *ret)
 {
     struct batch_header h;
+    if (!is_chain(at, bytes))
+        return BROOK_E_OUT_OF_SEQUENCE;
     for (const uint8_t *b = at; b < at + bytes; b += h.total_bytes) {
         struct producer_verdict v = {0};
         struct brook_error error;
