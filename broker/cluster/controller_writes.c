@@ -137,7 +137,8 @@ static void refused(struct controller_driver *d, const struct controller_chunk *
     for (size_t i = 0; i < chunk->count; i++) {
         const struct controller_item *item = &chunk->items[i];
         struct image_topic *topic;
-        if (is_culprit(chunk, i, reply->failed_op) && item->verdict == CONTROLLER_CREATE && partition_of(d, item, &topic)) {
+        if (is_culprit(chunk, i, reply->failed_op) && item->verdict == CONTROLLER_CREATE &&
+            partition_of(d, item, &topic)) {
             topic->has_odd_directories = true;
             topic->is_mended = false;
         }
@@ -190,8 +191,8 @@ static void failed(struct controller_driver *d, const struct controller_chunk *c
     if (is_found)
         return;
     if (!d->refusals)
-        diag_log(d->s.diag, DIAG_WARN, "controller", "states can not be written: %s (%s); tried again from time to time",
-                 brook_error_text(reply->err), reply->failed_op ? "the announcement" : "the controller's epoch");
+        diag_log(d->s.diag, DIAG_WARN, "controller",
+                 "states can not be written: %s (%s); tried again from time to time", brook_error_text(reply->err), reply->failed_op ? "the announcement" : "the controller's epoch");
     controller_back_off(d);
 }
 

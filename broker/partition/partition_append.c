@@ -11,8 +11,8 @@
 static void answer_too_few(struct partition *p, struct partition_append *a, struct outbox *o)
 {
     char text[sizeof a->error.text];
-    snprintf(text, sizeof text, "partition %.150s/%" PRId32 ": %" PRId32 " replicas in sync, min.insync.replicas is %" PRId32,
-             p->topic, p->number, p->in_sync, p->min_in_sync);
+    snprintf(text, sizeof text,
+             "partition %.150s/%" PRId32 ": %" PRId32 " replicas in sync, min.insync.replicas is %" PRId32, p->topic, p->number, p->in_sync, p->min_in_sync);
     outbox_answer(o, a, BROOK_E_NOT_ENOUGH_REPLICAS, text);
 }
 
