@@ -59,7 +59,7 @@ void controller_driver_start(struct controller_driver *d, int32_t epoch, int32_t
     d->epoch = epoch;
     d->epoch_version = epoch_version;
     d->all_is_due = true;
-    d->doubt_ms = INT64_MAX;
+    d->doubt_ms = d->retry_ms = INT64_MAX;
     d->rebalance_ms = clock_boot_ms() + d->s.rebalance_interval_ms;
     controller_wishes_start(d);
     topic_deletions_start(d->deletions, epoch_version);
@@ -153,12 +153,22 @@ static bool is_for_its_leader(const struct controller_look *look, const struct c
     return true;
 }
 
+/* Its state could not be written a short while ago. */
+static bool has_to_wait(struct controller_driver *d, const struct image_partition *p)
+{
+    if (!p->failures || clock_boot_ms() >= p->not_before_ms)
+        return false;
+    if (p->not_before_ms < d->retry_ms)
+        d->retry_ms = p->not_before_ms;
+    return true;
+}
+
 /* Returns false when there is no room for another decision now. */
 static bool consider_partition(struct controller_driver *d, struct image_topic *topic, int32_t number)
 {
     struct controller_look look;
     struct controller_decision decision;
-    if (topic->partitions[number].is_busy)
+    if (topic->partitions[number].is_busy || has_to_wait(d, &topic->partitions[number]))
         return true;
     controller_look_at(d, topic, number, &look);
     controller_elect(&look.partition, &decision);
@@ -209,14 +219,19 @@ static int64_t look_at_clock(struct controller_driver *d, int64_t now_ms)
         d->doubt_ms = INT64_MAX; /* the look finds out for whom else */
         d->all_is_due = true;
     }
+    if (now_ms >= d->retry_ms) {
+        d->retry_ms = INT64_MAX;
+        d->all_is_due = true;
+    }
     int64_t next = d->s.rebalance_leaders ? d->rebalance_ms : INT64_MAX;
+    next = d->retry_ms < next ? d->retry_ms : next;
     return d->doubt_ms < next ? d->doubt_ms : next;
 }
 
 static void look_at_everything(struct controller_driver *d)
 {
     d->all_is_due = false;
-    d->doubt_ms = INT64_MAX;
+    d->doubt_ms = d->retry_ms = INT64_MAX;
     for (size_t i = 0; i < image_topics_count(d->s.image) && !d->all_is_due; i++)
         controller_driver_consider(d, image_topic_at(d->s.image, i));
     if (!d->all_is_due)

@@ -57,6 +57,7 @@ struct controller_driver {
     int64_t not_before_ms;
     int64_t rebalance_ms;
     int64_t doubt_ms; /* the earliest end of waiting for replicas that are away; INT64_MAX: none is waited for */
+    int64_t retry_ms; /* when the first of the states that could not be written is tried again; INT64_MAX: none is */
     struct topic_deletions *deletions;
     struct controller_wishes plans;
     struct controller_wishes elections;

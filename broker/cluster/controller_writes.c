@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define RETRY_MS 20 /* after a refusal, doubled with each in a row */
+#define DOUBLINGS_MAX 7
 
 void controller_chunk_free(struct controller_chunk *chunk)
 {
@@ -110,12 +111,21 @@ static void written(struct controller_driver *d, const struct controller_chunk *
     }
 }
 
+static int64_t retry_after_ms(unsigned failures)
+{
+    return RETRY_MS << (failures < DOUBLINGS_MAX ? failures : DOUBLINGS_MAX);
+}
+
 void controller_back_off(struct controller_driver *d)
 {
-    unsigned doublings = d->refusals < 7 ? d->refusals : 7;
     d->all_is_due = true;
-    d->refusals++;
-    d->not_before_ms = clock_boot_ms() + (RETRY_MS << doublings);
+    d->not_before_ms = clock_boot_ms() + retry_after_ms(d->refusals++);
+}
+
+/* Whether the op is the item's: its state, or a directory above it. Op 0 is the check of the epoch. */
+static bool is_culprit(const struct controller_chunk *chunk, size_t i, size_t op)
+{
+    return op && op <= chunk->items[i].op && (i == 0 || op > chunk->items[i - 1].op);
 }
 
 /* Somebody else changed something: read the topics again, and decide again when that is done. */
@@ -127,9 +137,8 @@ static void refused(struct controller_driver *d, const struct controller_chunk *
     for (size_t i = 0; i < chunk->count; i++) {
         const struct controller_item *item = &chunk->items[i];
         struct image_topic *topic;
-        bool is_culprit =
-            reply->failed_op <= item->op && (i == 0 || reply->failed_op > chunk->items[i - 1].op);
-        if (is_culprit && item->verdict == CONTROLLER_CREATE && partition_of(d, item, &topic)) {
+        if (is_culprit(chunk, i, reply->failed_op) && item->verdict == CONTROLLER_CREATE &&
+            partition_of(d, item, &topic)) {
             topic->has_odd_directories = true;
             topic->is_mended = false;
         }
@@ -137,6 +146,54 @@ static void refused(struct controller_driver *d, const struct controller_chunk *
             state_reader_read_topic(d->s.reader, item->topic);
         last = item->topic;
     }
+}
+
+/* The others go on at once; this one waits, and is written alone then. */
+static void set_apart(struct controller_driver *d, const struct controller_item *item, const char *path, int err)
+{
+    char subject[288];
+    struct image_topic *topic;
+    struct image_partition *p = partition_of(d, item, &topic);
+    if (!p)
+        return;
+    p->not_before_ms = clock_boot_ms() + retry_after_ms(p->failures);
+    if (p->failures++)
+        return;
+    snprintf(subject, sizeof subject, "partition=%s/%" PRId32, item->topic, item->number);
+    diag_log(d->s.diag, DIAG_WARN, subject, "%s can not be written: %s; tried again from time to time", path,
+             brook_error_text(err));
+}
+
+static bool is_unknown(int err)
+{
+    return err == -BROOK_E_OUTCOME_UNKNOWN || err == -BROOK_E_SESSION_EXPIRED ||
+           err == -BROOK_E_COORDINATION_LOST || err == -BROOK_E_CLOSED;
+}
+
+/* Nothing was applied, and what is known is not old: ZooKeeper does not let us (an ACL, say). Without a partition at
+ * fault, that holds for everything. */
+static void failed(struct controller_driver *d, const struct controller_chunk *chunk,
+                   const struct coordinator_reply *reply)
+{
+    bool is_found = false;
+    struct path path;
+    for (size_t i = 0; i < chunk->count; i++) {
+        const struct controller_item *item = &chunk->items[i];
+        bool is_node = item->is_finish && reply->failed_op == chunk->items[chunk->count - 1].op + 1;
+        if (!is_node && !is_culprit(chunk, i, reply->failed_op))
+            continue;
+        set_apart(d, item,
+                  is_node ? path_topic(&path, item->topic) : path_partition_state(&path, item->topic, item->number),
+                  reply->err);
+        is_found = true;
+    }
+    d->all_is_due = true;
+    if (is_found)
+        return;
+    if (!d->refusals)
+        diag_log(d->s.diag, DIAG_WARN, "controller",
+                 "states can not be written: %s (%s); tried again from time to time", brook_error_text(reply->err), reply->failed_op ? "the announcement" : "the controller's epoch");
+    controller_back_off(d);
 }
 
 static void chunk_done(void *arg, const struct coordinator_reply *reply)
@@ -155,9 +212,11 @@ static void chunk_done(void *arg, const struct coordinator_reply *reply)
     } else if (is_current && (reply->err == -BROOK_E_BAD_VERSION || reply->err == -BROOK_E_NO_NODE ||
                               reply->err == -BROOK_E_NODE_EXISTS)) {
         refused(d, chunk, reply);
+    } else if (is_current && !is_unknown(reply->err)) {
+        failed(d, chunk, reply);
     } else if (is_current) {
         /* Not known whether it happened: after the reconnect everything is read again. */
-        d->all_is_due = true;
+        controller_back_off(d);
         state_reader_read_all(d->s.reader);
     }
     controller_chunk_free(chunk);
@@ -294,6 +353,8 @@ bool controller_add_state(struct controller_driver *d, struct image_topic *topic
                           const struct controller_decision *decision, bool is_finish)
 {
     struct image_partition *p = &topic->partitions[number];
+    if (p->failures)
+        controller_send(d); /* not with those */
     if (is_finish && !may_finish_here(d, topic))
         return true; /* its turn comes when the node was read again */
     struct controller_chunk *chunk = open_chunk(d);
@@ -322,7 +383,7 @@ bool controller_add_state(struct controller_driver *d, struct image_topic *topic
                                      .op = coordinator_multi_count(chunk->multi) - 1};
     p->is_busy = true;
     topic->is_assigning = topic->is_assigning || is_finish;
-    if (chunk->count == CONTROLLER_STATES_PER_WRITE)
+    if (chunk->count == CONTROLLER_STATES_PER_WRITE || p->failures)
         controller_send(d);
     return true;
 }

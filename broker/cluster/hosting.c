@@ -149,7 +149,7 @@ struct hosted *hosted_add(struct hosting *hosting, struct host_dir *dir, const c
     h->hosting = hosting;
     h->dir = dir;
     h->number = number;
-    h->led_epoch = h->barred_epoch = h->epoch_before = h->followed = -1;
+    h->led_epoch = h->barred_epoch = h->epoch_before = h->followed = h->refused_version = -1;
     h->hint = (struct log_hint){.recovery_point = -1, .start_offset = -1};
     h->log_settings = hosting->defaults.log;
     dir->partitions_count++;

@@ -80,6 +80,7 @@ struct hosted {
     int32_t epoch_before;        /* the last one it was led at */
     struct partition *partition; /* OPEN: our reference */
     struct replica *replica;     /* OPEN: its part in replication */
+    int32_t refused_version;     /* of the state that was last said not to be followed; -1: none */
     int32_t followed;            /* the leader that the fetcher was told; -1: none */
     int64_t followed_as;         /* with this broker epoch */
     bool is_role_due;            /* the role could not be taken, the leader's address is not known yet, or the fetcher

@@ -133,8 +133,12 @@ static bool is_in_sync(const struct hosting *hosting, const struct znode_state *
     return false;
 }
 
-static void refuse(const struct hosted *h, const struct znode_state *state)
+/* Said once for each version of the state: it is looked at again and again. */
+static void refuse(struct hosted *h, const struct znode_state *state, int32_t version)
 {
+    if (h->refused_version == version)
+        return;
+    h->refused_version = version;
     char subject[HOSTED_SUBJECT_BYTES];
     diag_log(h->hosting->diag, DIAG_WARN, hosted_subject(h, state->leader_epoch, subject),
              "the state in ZooKeeper is older than what this broker or its log has seen: not followed");
@@ -168,7 +172,7 @@ void hosted_follow_role(struct hosted *h, const struct image_topic *topic)
     replica_set_catching_up(h->replica, !is_in_sync(hosting, &state));
     enum replica_verdict verdict = replica_take_news(h->replica, &news, &step);
     if (verdict == REPLICA_REFUSE)
-        return refuse(h, &state);
+        return refuse(h, &state, p->version);
     if (verdict == REPLICA_CHANGE)
         change(h, topic, &step);
     else if (step.duty == REPLICA_FOLLOW && (h->is_role_due || h->followed_as != hosting->broker_epoch))

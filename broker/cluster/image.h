@@ -29,6 +29,9 @@ struct image_partition {
     /* The controller's note: somebody has asked for an election of this kind. */
     enum { IMAGE_WISH_NONE, IMAGE_WISH_PREFERRED, IMAGE_WISH_UNCLEAN } wish;
     int64_t doubt_ms; /* until when the controller waits for replicas that are away; 0: it does not wait */
+    /* The controller's notes on this state, which could not be written; forgotten with the state. */
+    unsigned failures; /* in a row; not 0: it is written alone, since it spoils what is written with it */
+    int64_t not_before_ms;
 };
 
 /* What a broker has told about a partition's log, for the controller. */

@@ -118,15 +118,6 @@ static void check_keys(struct request *r, struct part *part)
                            r->loop->settings->expanded_bytes_max, &a->error);
 }
 
-static void check_replicas(const struct view_topic *topic, int32_t partition, struct brook_error *error)
-{
-    int32_t isr = topic->partitions[partition].isr_count;
-    if (isr < topic->config.min_insync_replicas)
-        brook_error_set(error, BROOK_E_NOT_ENOUGH_REPLICAS,
-                        "partition %s/%d: %d replicas in sync, min.insync.replicas is %d", topic->name,
-                        partition, isr, topic->config.min_insync_replicas);
-}
-
 /* Whether `stamp` is within the topic's window around `now_ms`; records without a timestamp are. */
 static bool is_timely(const struct topic_config *config, int64_t now_ms, int64_t stamp)
 {
@@ -166,11 +157,8 @@ static int prepare(struct request *r, struct part *part, const Brook__ProducePar
     size_t message_bytes_max = (size_t)r->loop->settings->message_bytes_max;
     int e =
         request_find_led(r->loop, &entry->topic_id, entry->partition, -1, &topic, &partition, &append->error);
-    if (e == 0) {
+    if (e == 0)
         message_bytes_max = (size_t)topic->config.message_bytes_max;
-        if (append->wait_for_all)
-            check_replicas(topic, entry->partition, &append->error);
-    }
     if (check_batches(part, entry, records, message_bytes_max, error) < 0)
         return -error->code;
     if (!append->error.code && log_settings_compact(&topic->config.log))

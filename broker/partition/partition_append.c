@@ -1,10 +1,20 @@
 #include "broker/partition/partition_state.h"
 #include "proto/base/clock.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- the queue -------------------------------------------------------------------------------------- */
+
+static void answer_too_few(struct partition *p, struct partition_append *a, struct outbox *o)
+{
+    char text[sizeof a->error.text];
+    snprintf(text, sizeof text,
+             "partition %.150s/%" PRId32 ": %" PRId32 " replicas in sync, min.insync.replicas is %" PRId32, p->topic, p->number, p->in_sync, p->min_in_sync);
+    outbox_answer(o, a, BROOK_E_NOT_ENOUGH_REPLICAS, text);
+}
 
 void partition_enqueue(struct partition *p, struct partition_append *a)
 {
@@ -14,7 +24,7 @@ void partition_enqueue(struct partition *p, struct partition_append *a)
     if (!p->is_leader)
         outbox_answer(&o, a, BROOK_E_NOT_LEADER, NULL);
     else if (a->wait_for_all && p->in_sync < p->min_in_sync)
-        outbox_answer(&o, a, BROOK_E_NOT_ENOUGH_REPLICAS, NULL);
+        answer_too_few(p, a, &o);
     else if (p->refusal)
         outbox_answer(&o, a, p->refusal, p->refusal_text);
     else

@@ -1,7 +1,7 @@
 /* Elections in doubt: when every member of the in-sync replicas has lost, or may have lost, its end of the log.
  *
  * An election is certain as long as one member of the ISR lives that counts: by its listed broker epoch, or because it
- * kept its data from then on; controller_decide() makes it. When all members are back and none counts (the typical
+ * kept its data from then on; controller_elect() makes it, without calling this. When all members are back and none counts (the typical
  * case: the sole member had a power cut), the longest log leads, by (last epoch, end), whoever has it, and the
  * shell says so loudly. The last epoch is that of the last record, or a newer one that the replica has reached
  * (follower_state_reached()): a leader that wrote nothing may have committed what was there before, and a log with a
@@ -9,9 +9,8 @@
  * have more than one that stayed.
  *
  * How the controller comes to know: first a leaderless state of a new epoch is written (ELECTION_FREEZE). Then
- * every replica is asked EpochEnd(current_epoch = that epoch, epoch = INT32_MAX); it answers with its last epoch,
- * its end, and its broker epoch, once it has applied exactly that state (replica_role_may_report()): so its log
- * stays as reported until a newer state. One that bounces after its report has another broker epoch, and the
+ * every replica, once it has applied exactly that state (replica_role_may_report()), tells its last epoch, its end and
+ * its broker epoch, unasked, in a znode (broker/cluster/ends.h): so its log stays as reported until a newer state. One that bounces after its report has another broker epoch, and the
  * report counts no more.
  * Whoever is elected leads only at the broker epoch it reported with.
  *
@@ -34,16 +33,15 @@ struct election_report {
 struct election_replica {
     int32_t broker_id;
     int64_t broker_epoch; /* -1: not alive */
-    /* The earlier broker epoch from which it kept everything: that of a clean stop; of a topic with
-     * durability=fsync also the one that its disk was last registered with. -1: none. */
+    /* The earlier broker epoch from which it kept everything: its registration's clean_from. -1: none. */
     int64_t kept_from;
     struct election_report report;
 };
 
 enum election_verdict {
-    ELECTION_CERTAIN, /* no doubt: controller_decide() */
+    ELECTION_CERTAIN, /* no doubt to be settled by logs: the caller's own rules hold */
     ELECTION_FREEZE,  /* write *ret: nobody leads, at a new epoch, same ISR */
-    ELECTION_ASK,     /* reports are missing: election_lacks_report() says whose; absent ones are waited for */
+    ELECTION_ASK,     /* reports are missing: election_lacks_report() says whose; those, and absent ones, are waited for */
     ELECTION_LEAD     /* write *ret: the longest log leads, alone in the ISR */
 };
 

@@ -5,12 +5,14 @@
 #include "proto/base/clock.h"
 #include "tests/support/batches.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <zookeeper/zookeeper.h>
 
 static struct zookeeper *zk;
 
@@ -910,6 +912,70 @@ START_TEST(stop_in_the_middle_of_retention_is_clean)
 }
 END_TEST
 
+static void acl_is_set(int rc, const void *data)
+{
+    *(int *)(uintptr_t)data = rc;
+}
+
+static void turn(zhandle_t *zh)
+{
+    int fd = -1, interest = 0, events = 0;
+    struct timeval patience;
+    zookeeper_interest(zh, &fd, &interest, &patience);
+    struct pollfd p = {.fd = fd};
+    p.events = (short)((interest & ZOOKEEPER_READ ? POLLIN : 0) | (interest & ZOOKEEPER_WRITE ? POLLOUT : 0));
+    if (poll(&p, 1, 10) > 0)
+        events = (p.revents & POLLOUT ? ZOOKEEPER_WRITE : 0) | (p.revents & ~POLLOUT ? ZOOKEEPER_READ : 0);
+    zookeeper_process(zh, events);
+}
+
+/* In a session of its own: the product sets no ACLs. */
+static void set_acl(struct world *w, const char *path, const struct ACL_vector *acl)
+{
+    int rc = 1;
+    int64_t end_ms = clock_boot_ms() + NODE_TIMEOUT_MS;
+    zhandle_t *zh = zookeeper_init(w->connect, NULL, NODE_TIMEOUT_MS, NULL, NULL, 0);
+    ck_assert_ptr_nonnull(zh);
+    while (zoo_state(zh) != ZOO_CONNECTED_STATE && clock_boot_ms() < end_ms)
+        turn(zh);
+    ck_assert_int_eq(zoo_aset_acl(zh, path, -1, (struct ACL_vector *)(uintptr_t)acl, acl_is_set, &rc), ZOK);
+    while (rc == 1 && clock_boot_ms() < end_ms)
+        turn(zh);
+    ck_assert_int_eq(rc, ZOK);
+    zookeeper_close(zh);
+}
+
+/* The shared write is refused as a whole, and only one of its states is at fault. */
+START_TEST(state_that_can_not_be_written_does_not_hold_up_others)
+{
+    struct world *w = world_begin(zk, "/sealed");
+    struct node *n = world_node(w, 1);
+    struct path path;
+    struct ACL all = {ZOO_PERM_READ | ZOO_PERM_ADMIN, ZOO_ANYONE_ID_UNSAFE};
+    const struct ACL_vector read_only = {1, &all};
+    node_start(w, n);
+    node_wait_ready(w, n);
+    ck_assert_int_eq(node_create(w, n, "t", 4), 0);
+    for (int32_t i = 0; i < 4; i++)
+        node_wait_leader(w, n, "t", i, 1);
+    node_stop(w, n);
+    set_acl(w, path_partition_state(&path, "t", 1), &read_only);
+    unsigned before = n->warnings;
+    node_start(w, n);
+    node_wait_ready(w, n);
+    node_wait_leader(w, n, "t", 0, 1);
+    node_wait_leader(w, n, "t", 2, 1);
+    node_wait_leader(w, n, "t", 3, 1);
+    world_idle(w, 500); /* several more refusals, which are not said */
+    unsigned said = n->warnings - before;
+    ck_assert_uint_ge(said, 1);
+    ck_assert_uint_le(said, 3);
+    set_acl(w, path.text, &ZOO_OPEN_ACL_UNSAFE);
+    node_wait_leader(w, n, "t", 1, 1);
+    world_end(w);
+}
+END_TEST
+
 int main(void)
 {
     zk = zookeeper_start(NULL);
@@ -940,6 +1006,7 @@ int main(void)
         SUITE_TEST_SLOW(another_cluster_behind_the_same_address_is_not_joined, 60),
         SUITE_TEST_SLOW(start_waits_for_a_zookeeper_that_is_not_there_yet, 60),
         SUITE_TEST_SLOW(stop_in_the_middle_of_retention_is_clean, 60),
+        SUITE_TEST_SLOW(state_that_can_not_be_written_does_not_hold_up_others, 60),
         SUITE_TEST(clean_stop_is_named_at_the_next_registration),
     };
     int r = suite_run("cluster/cluster_thread", tests, sizeof tests / sizeof tests[0]);

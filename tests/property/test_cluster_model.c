@@ -3,6 +3,7 @@
  * BROOK_SEED=N replays the schedule of that seed, step by step on stderr. BROOK_SCHEDULES=N runs so many of them, one
  * seed after the other. BROOK_BREAK=RULE breaks a rule, in both tests. */
 #include "tests/property/cluster_world.h"
+#include "config.h"
 #include "tests/support/suite.h"
 
 #include <inttypes.h>
@@ -14,6 +15,7 @@
 #define SCHEDULES 100000
 #define SCHEDULES_QUICK 5000
 #define BUDGET_S 45
+#define SCHEDULES_MIN 5000 /* within the budget; under sanitizers, which are slow, and when in a hurry, fewer will do */
 /* Within so many schedules a broken rule has to be found. */
 #define SCHEDULES_BROKEN 1000000
 
@@ -66,6 +68,12 @@ START_TEST(no_schedule_breaks_an_invariant)
             break;
     }
     say_counts(&counts, seconds() - began);
+    fprintf(stderr, "# %" PRIu64 " of %" PRIu64 " schedules were run\n", counts.schedules, schedules);
+#ifndef BROOK_SANITIZED
+    uint64_t least = schedules < SCHEDULES_MIN ? schedules : SCHEDULES_MIN;
+    if (!suite_is_quick())
+        ck_assert_msg(counts.schedules >= least, "only %" PRIu64 " schedules in %d s", counts.schedules, BUDGET_S);
+#endif
     if (is_replay || counts.schedules < 1000)
         return;
     ck_assert_uint_gt(counts.compared, 0);

@@ -240,6 +240,7 @@ START_TEST(a_partition_tells_its_own_troubles)
     fake_cluster_delete_topic(rig.cluster, "gone");
     fake_cluster_set_leader(rig.cluster, "t", 1, 2, 9);
     fake_cluster_set_leader(rig.cluster, "t", 2, -1, 9);
+    partition_set_min_in_sync(fake_cluster_partition(rig.cluster, "lonely", 0), 2);
     rig_start(&rig);
     raw_open(&c, rig.port);
     size_t bytes = raw_batch(batch, sizeof batch, 1, 300);
@@ -253,9 +254,13 @@ START_TEST(a_partition_tells_its_own_troubles)
                      BROOK_E_MESSAGE_TOO_LARGE);
     ck_assert_int_eq(produce_status(&c, &lonely, 0, batch, bytes, text, sizeof text),
                      BROOK_E_NOT_ENOUGH_REPLICAS);
+    ck_assert_str_eq(text, "partition lonely/0: 1 replicas in sync, min.insync.replicas is 2");
     ck_assert_int_eq(produce_status(&c, &gone, 0, batch, bytes, text, sizeof text),
                      BROOK_E_TOPIC_BEING_DELETED);
     ck_assert_int_eq(end_of(&rig, "small", 0) + end_of(&rig, "lonely", 0) + end_of(&rig, "gone", 0), 0);
+    /* The leader knows better than the view, which may be old. */
+    partition_set_min_in_sync(fake_cluster_partition(rig.cluster, "lonely", 0), 1);
+    ck_assert_int_eq(produce_status(&c, &lonely, 0, batch, bytes, text, sizeof text), 0);
     raw_close(&c);
     rig_stop(&rig);
 }

@@ -31,12 +31,15 @@ struct world {
     int64_t now_ms;
     bool is_opened, is_closed;
     unsigned errors;
+    unsigned refusals; /* of states */
     char last_error[400];
 };
 
 static void note_line(void *arg, enum diag_level level, const char *subject, const char *message)
 {
     struct world *w = arg;
+    if (strstr(message, "not followed"))
+        w->refusals++;
     if (level < DIAG_ERROR)
         return;
     w->errors++;
@@ -122,7 +125,7 @@ static void begin_at_rate(struct world *w, const char *name, int64_t bytes_per_s
 {
     faulty_reset();
     *w = (struct world){.now_ms = 1000};
-    w->diag = (struct diag){.level_min = DIAG_ERROR, .sink = note_line, .sink_arg = w};
+    w->diag = (struct diag){.level_min = DIAG_WARN, .sink = note_line, .sink_arg = w};
     snprintf(w->path, sizeof w->path, "%s", fixture_log_path(name));
     snprintf(w->log_path, sizeof w->log_path, "%s/t-0", w->path);
     const char *dirs[] = {w->path};
@@ -393,6 +396,20 @@ START_TEST(an_offline_log_can_be_given_up_and_closed)
 }
 END_TEST
 
+START_TEST(a_state_that_is_too_old_is_told_of_once)
+{
+    struct world w;
+    begin(&w, "too_old");
+    for (int i = 0; i < 5; i++)
+        set_epoch(&w, 4);
+    ck_assert_uint_eq(w.refusals, 1);
+    for (int i = 0; i < 5; i++)
+        set_epoch(&w, 3); /* another version */
+    ck_assert_uint_eq(w.refusals, 2);
+    end(&w);
+}
+END_TEST
+
 /* ---- compaction ---------------------------------------------------------------------------------------- */
 
 static void append_keyed(struct world *w, int key, int value)
@@ -513,4 +530,5 @@ SUITE_MAIN("cluster/hosting", SUITE_TEST(a_topic_with_that_policy_is_compacted_a
            SUITE_TEST(an_offline_log_is_opened_anew_only_when_nobody_holds_the_old_one),
            SUITE_TEST(a_sync_that_fails_after_the_log_went_offline_counts_too),
            SUITE_TEST(an_epoch_whose_records_were_lost_is_not_led_again),
-           SUITE_TEST(an_offline_log_can_be_given_up_and_closed))
+           SUITE_TEST(an_offline_log_can_be_given_up_and_closed),
+           SUITE_TEST(a_state_that_is_too_old_is_told_of_once))

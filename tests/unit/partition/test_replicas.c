@@ -124,6 +124,7 @@ START_TEST(too_few_replicas_refuse_before_and_say_so_after)
     ck_assert_int_eq(marks_of(p).high_watermark, 0);
     produce(p, &second, &inbox);
     ck_assert_int_eq(second.append.error.code, BROOK_E_NOT_ENOUGH_REPLICAS);
+    ck_assert_str_eq(second.append.error.text, "partition orders/3: 1 replicas in sync, min.insync.replicas is 2");
     ck_assert_int_eq(marks_of(p).log_end, 1);
     ck_assert(partition_cancel(p, &first.append));
     ck_assert_int_eq(first.append.error.code, BROOK_E_NOT_ENOUGH_REPLICAS_AFTER_APPEND);
