@@ -137,6 +137,7 @@ struct building {
     struct produce_request *request;
     size_t entries, iov_count, bytes;
     int64_t oldest_ms;
+    bool is_full; /* what comes next has to go in a request of its own */
 };
 
 /* Whether the batch has a place in the request. The first one always has. */
@@ -193,7 +194,8 @@ static bool add_partition(brook_producer *p, struct building *b, struct produce_
            make_room(p, b->iov_count) == 0) {
         struct produce_batch *batch = q->backlog.head;
         producer_number(p, q, batch);
-        if ((last && !goes_on(last, batch)) || producer_batch_finish(p, batch) < 0)
+        b->is_full = last && !goes_on(last, batch);
+        if (b->is_full || producer_batch_finish(p, batch) < 0)
             break;
         last = batch;
         alone = batch->sequence < q->alone_below;
@@ -223,8 +225,8 @@ static void fill(brook_producer *p, struct building *b, struct produce_target *t
         /* More than one request of this partition may be on its way: it waits behind the others. */
         if (q->backlog.head && producer_can_send(p, q, now_ms))
             producer_target_push(t, q);
-        /* What went alone must not get a second entry in this request. */
-        if (p->one_by_one || alone)
+        /* No partition gets a second entry in a request. */
+        if (p->one_by_one || alone || b->is_full)
             return;
     }
 }
