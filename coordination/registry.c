@@ -242,9 +242,10 @@ void registry_free(struct registry *r)
         registry_destroy(r);
 }
 
-void registry_register(struct registry *r, int64_t clean_from)
+void registry_register(struct registry *r, int64_t clean_from, int64_t disk_from)
 {
     r->entry.clean_from = clean_from;
+    r->entry.disk_from = disk_from;
     r->is_wanted = true;
     claim(r);
 }

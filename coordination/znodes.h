@@ -37,6 +37,7 @@ struct znode_broker {
     int64_t timestamp_ms;
     int64_t broker_epoch;
     int64_t clean_from; /* the epoch that stopped cleanly; -1: none */
+    int64_t disk_from;  /* the epoch that its data directories were last registered with; -1: none */
     bool draining;
 };
 void znode_broker_done(struct znode_broker *b);

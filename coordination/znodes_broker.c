@@ -29,10 +29,10 @@ char *znode_encode_broker(const struct znode_broker *b)
     snprintf(endpoint, sizeof endpoint, v6 ? "BROOK://[%.255s]:%" PRId32 : "BROOK://%.255s:%" PRId32, b->host,
              b->port);
     AUTO_JSON json_t *root = json_pack(
-        "{s:i, s:s, s:i, s:[s], s:s?, s:s, s:s, s:I, s:I, s:b}", "version", BROKER_VERSION, "host", b->host,
+        "{s:i, s:s, s:i, s:[s], s:s?, s:s, s:s, s:I, s:I, s:I, s:b}", "version", BROKER_VERSION, "host", b->host,
         "port", (int)b->port, "endpoints", endpoint, "rack", b->rack, "timestamp", when, "incarnation",
         b->incarnation ? b->incarnation : "", "broker_epoch", (json_int_t)b->broker_epoch, "clean_from",
-        (json_int_t)b->clean_from, "draining", (int)b->draining);
+        (json_int_t)b->clean_from, "disk_from", (json_int_t)b->disk_from, "draining", (int)b->draining);
     return json_to_text(root);
 }
 
@@ -48,6 +48,7 @@ static int read_broker(const json_t *root, struct znode_broker *b, struct brook_
         (r = json_get_int64(root, "broker_epoch", JSON_OPTIONAL, 0, INT64_MAX, &b->broker_epoch, error)) <
             0 ||
         (r = json_get_int64(root, "clean_from", JSON_OPTIONAL, -1, INT64_MAX, &b->clean_from, error)) < 0 ||
+        (r = json_get_int64(root, "disk_from", JSON_OPTIONAL, -1, INT64_MAX, &b->disk_from, error)) < 0 ||
         (r = json_get_bool(root, "draining", JSON_OPTIONAL, &b->draining, error)) < 0)
         return r;
     if (!*b->host)
@@ -60,7 +61,7 @@ static int read_broker(const json_t *root, struct znode_broker *b, struct brook_
 int znode_decode_broker(const char *data, size_t bytes, struct znode_broker *ret, struct brook_error *error)
 {
     AUTO_JSON json_t *root = NULL;
-    struct znode_broker b = {.clean_from = -1};
+    struct znode_broker b = {.clean_from = -1, .disk_from = -1};
     int r = json_load_object(data, bytes, 1, INT32_MAX, &root, error);
     if (r < 0)
         return r;

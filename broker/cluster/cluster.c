@@ -216,6 +216,7 @@ static int start_hosting(struct cluster *c)
         .diag = c->s.diag,
     };
     struct hosting_events events = {.opened = cluster_hosting_opened,
+                                    .noted = cluster_registration_noted,
                                     .changed = cluster_hosting_changed,
                                     .look = cluster_hosting_look,
                                     .closed = hosting_was_closed,

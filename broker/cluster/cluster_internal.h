@@ -131,6 +131,7 @@ void cluster_start_drain(struct cluster *c);
 int64_t cluster_leave(struct cluster *c, int64_t now_ms);
 int64_t cluster_session_tick(struct cluster *c, int64_t now_ms);
 void cluster_hosting_opened(void *arg, const struct brook_error *error);
+void cluster_registration_noted(void *arg, int64_t broker_epoch);
 
 /* cluster_turn.c */
 void cluster_read_all(struct cluster *c);

@@ -18,8 +18,8 @@ static void start_bootstrap(struct cluster *c);
 static void register_broker(struct cluster *c)
 {
     bool may = c->is_opened && c->is_connected && !c->is_foreign && !c->is_draining && !c->has_failed;
-    if (may && !c->is_registered)
-        registry_register(c->registry, hosting_clean_from(c->hosting));
+    if (may && !c->is_registered && registry_broker_epoch(c->registry) < 0)
+        registry_register(c->registry, hosting_clean_from(c->hosting), hosting_disk_from(c->hosting));
 }
 
 /* The same process never serves two clusters: what is in ZooKeeper now says nothing about our directories. */
@@ -123,10 +123,20 @@ static int start_watching(struct cluster *c)
 
 /* ---- registration ----------------------------------------------------------------------------------- */
 
+/* The disks know it before anything is done under it. */
 static void registered(void *arg, int64_t broker_epoch)
 {
     struct cluster *c = arg;
-    c->is_registered = c->was_registered = true;
+    c->was_registered = true;
+    hosting_note_registration(c->hosting, broker_epoch);
+}
+
+void cluster_registration_noted(void *arg, int64_t broker_epoch)
+{
+    struct cluster *c = arg;
+    if (registry_broker_epoch(c->registry) != broker_epoch || c->is_draining || c->has_failed)
+        return; /* it is gone already */
+    c->is_registered = true;
     hosting_set_broker_epoch(c->hosting, broker_epoch);
     diag_log(c->s.diag, DIAG_INFO, "",
              "registered as broker %" PRId32 " with epoch %" PRId64 " in cluster %s", c->s.broker_id,

@@ -46,6 +46,12 @@ bool controller_is_same_life(const struct controller_case *c, int32_t broker_id)
     return index >= 0 && broker && c->state->isr_epochs[index] == broker->broker_epoch;
 }
 
+/* The life of which the broker has kept all that was acknowledged: the listed one, if it is one of those. */
+static int64_t kept_from(const struct controller_case *c, const struct controller_broker *broker, int64_t listed)
+{
+    return c->is_durable && broker->disk_from == listed ? broker->disk_from : broker->clean_from;
+}
+
 bool controller_counts(const struct controller_case *c, int32_t broker_id)
 {
     int32_t index = isr_index(c->state, broker_id);
@@ -56,7 +62,7 @@ bool controller_counts(const struct controller_case *c, int32_t broker_id)
     /* Nobody has data yet, or there is nobody else who ever had it. */
     if (c->state->isr_count == 1 && (listed < 0 || c->replicas->count == 1))
         return true;
-    return listed == broker->broker_epoch || (listed >= 0 && listed == broker->clean_from);
+    return listed == broker->broker_epoch || (listed >= 0 && listed == kept_from(c, broker, listed));
 }
 
 void controller_carry_isr(const struct controller_case *c, struct znode_state *ret)
@@ -278,9 +284,11 @@ static void describe_replica(const struct controller_case *c, int32_t broker_id,
 {
     const struct controller_broker *broker = controller_find_broker(c->alive, broker_id);
     const struct controller_end *end = broker ? find_end(c, broker) : NULL;
+    int32_t index = isr_index(c->state, broker_id);
+    int64_t listed = index >= 0 ? c->state->isr_epochs[index] : -1;
     *ret = (struct election_replica){.broker_id = broker_id,
                                      .broker_epoch = broker ? broker->broker_epoch : -1,
-                                     .kept_from = broker ? broker->clean_from : -1,
+                                     .kept_from = broker ? kept_from(c, broker, listed) : -1,
                                      .report.broker_epoch = -1};
     if (end)
         ret->report =

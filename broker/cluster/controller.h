@@ -15,6 +15,7 @@ struct controller_broker {
     int32_t broker_id;
     int64_t broker_epoch;
     int64_t clean_from; /* the broker epoch that stopped cleanly before this one; -1: none */
+    int64_t disk_from;  /* the broker epoch that its data directories were last registered with; -1: none */
     bool draining;      /* it is about to stop */
     const char *rack;   /* borrowed; NULL: none */
 };
@@ -61,6 +62,7 @@ struct controller_case {
     bool unclean;          /* unclean.leader.election.enable */
     bool leave_out_absent; /* replicas that are away were waited for long enough (election.h) */
     const struct controller_ends *ends;
+    bool is_durable; /* durability is fsync, and was so since the topic was made */
 };
 struct controller_decision {
     enum controller_verdict verdict;
@@ -71,7 +73,8 @@ struct controller_decision {
 /* Decide. Every new state has the next leader epoch (the first one 0); its in-sync replicas are never none,
  * are assigned ones, and each carries the broker epoch it was counted with.
  *
- * A member counts only with the broker epoch that the state lists, or if that one stopped cleanly: a new
+ * A member counts only with the broker epoch that the state lists, or if that one stopped cleanly, or (`is_durable`) if
+ * its disk is the one that was registered with it: a new
  * registration is a death first, and one that lost its page cache leaves the ISR. The first assigned replica
  * that counts leads, one that is about to stop only if there is no other; where another leads, those about to
  * stop leave the ISR.

@@ -96,6 +96,7 @@ void controller_look_at(const struct controller_driver *d, const struct image_to
         .unclean = topic->config.unclean_election || p->wish == IMAGE_WISH_UNCLEAN,
         .leave_out_absent = p->doubt_ms && clock_boot_ms() >= p->doubt_ms,
         .ends = &ret->ends,
+        .is_durable = topic->is_made_fsync,
     };
 }
 

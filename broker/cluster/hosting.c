@@ -65,6 +65,8 @@ int hosting_new(const struct hosting_settings *settings, struct inbox *inbox,
     hosting->events = *events;
     hosting->broker_epoch = -1;
     hosting->clean_from = -1;
+    hosting->disk_from = -1;
+    hosting->note.registration = -1;
     int err = add_dirs(hosting, settings);
     if (!err)
         err = disk_pool_new(settings->disk_threads, inbox, &hosting->pool);

@@ -85,6 +85,8 @@ void hosted_fail(struct hosted *h)
     char subject[HOSTED_SUBJECT_BYTES];
     h->status = HOSTED_FAILED;
     h->retry_ms = 0;
+    if (!h->hosting->is_opened)
+        h->hosting->disk_from = -1; /* nobody knows what is there */
     h->hosting->failed++;
     diag_log(h->hosting->diag, DIAG_ERROR, hosted_subject(h, -1, subject), "the log can not be opened: %s",
              h->error.text[0] ? h->error.text : brook_error_text(h->err));
@@ -101,6 +103,7 @@ static void compare_with_before(struct hosted *h)
         h->barred_epoch = h->epoch_before;
         h->hosting->has_lost_records = true;
         h->hosting->clean_from = -1;
+        hosting_forget_registration(h->hosting);
         diag_log(h->hosting->diag, DIAG_ERROR, hosted_subject(h, h->epoch_before, subject),
                  "%" PRId64 " records from offset %" PRId64
                  " on were lost: not led before there is a new leader epoch, as a restart brings one",
@@ -125,6 +128,8 @@ static void opened(struct hosted *h)
 {
     struct partition *partition;
     compare_with_before(h);
+    if (!h->hosting->is_opened && log_end_offset(h->log) < h->hint.recovery_point)
+        h->hosting->disk_from = -1; /* what was synced is gone */
     h->err = partition_new(h->topic, h->number, h->topic_id.bytes, &h->log, &partition);
     if (h->err) {
         log_close(TAKE(h->log));
@@ -510,6 +515,7 @@ static void open_found(struct hosting *hosting)
     }
     hosting->is_loaded = true;
     hosting->clean_from = find_clean_from(hosting);
+    hosting->disk_from = hosting_find_disk_from(hosting);
     hosting->found = HASH_COUNT(hosting->table);
     hosting->began_ms = clock_boot_ms();
     struct hosted *h, *next;

@@ -105,6 +105,17 @@ struct hosted {
     char name[];
 };
 
+/* Noting a registration, one at a time. */
+struct note {
+    struct disk_job job;
+    int64_t registration; /* the newest */
+    int64_t epoch;        /* what is written: it, or -1 */
+    bool is_running;
+    bool is_due;     /* once more */
+    bool is_awaited; /* `noted` is owed */
+    int err;
+};
+
 struct hosting {
     int32_t broker_id;
     char *cluster_id;
@@ -127,6 +138,8 @@ struct hosting {
     struct hosted *table;
     int64_t broker_epoch;
     int64_t clean_from;
+    int64_t disk_from;
+    struct note note;
     bool has_lost_records; /* a log of this process came back shorter than it was */
 
     size_t opening; /* entries with an open job under way */
@@ -200,6 +213,12 @@ void hosted_start_open(struct hosted *h);
 void hosted_leave(struct hosted *h, enum hosted_end end);
 void hosting_open_dirs(struct hosting *hosting);
 void hosting_close_dirs(struct hosting *hosting);
+
+/* hosting_registration.c */
+/* What all directories say, as they were found. */
+int64_t hosting_find_disk_from(const struct hosting *hosting);
+/* Records of this life or an earlier one were lost: the directories are to prove nothing. */
+void hosting_forget_registration(struct hosting *hosting);
 
 /* hosting_cleaner.c */
 void hosting_start_cleaning(struct hosting *hosting);

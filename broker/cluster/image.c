@@ -303,6 +303,14 @@ size_t image_set_config(struct image_topic *topic, const struct znode_config *co
     return refused;
 }
 
+void image_judge_config(struct image_topic *topic, const struct znode_config *config, int32_t version, int64_t czxid)
+{
+    topic->is_made_fsync = false;
+    for (size_t i = 0; version == 0 && czxid <= topic->made_zxid && i < config->count; i++)
+        if (!strcmp(config->entries[i].key, "durability"))
+            topic->is_made_fsync = topic->config.durability.mode == DURABILITY_FSYNC;
+}
+
 static bool same_state(const struct image_partition *p, const struct znode_state *state, int32_t version)
 {
     return p->version == version && p->leader == state->leader && p->leader_epoch == state->leader_epoch &&
@@ -509,6 +517,7 @@ void image_set_brokers(struct image *image, struct image_broker *brokers, size_t
         alive[i] = (struct controller_broker){.broker_id = brokers[i].broker_id,
                                               .broker_epoch = brokers[i].node.broker_epoch,
                                               .clean_from = brokers[i].node.clean_from,
+                                              .disk_from = brokers[i].node.disk_from,
                                               .draining = brokers[i].node.draining,
                                               .rack = brokers[i].node.rack};
     image->brokers = brokers;

@@ -48,6 +48,8 @@ struct image_topic {
     int32_t node_version;
     struct topic_config config;
     int64_t config_zxid; /* of the last change of the znode that it was read from; -1: there was none */
+    int64_t made_zxid;  /* of the topic's znode */
+    bool is_made_fsync; /* durability=fsync is a setting of its own, and all are as they were when it was made */
     struct image_partition *partitions; /* node.partitions_count */
     bool is_being_deleted;
     /* The controller's notes about the directories above the states. */
@@ -101,6 +103,8 @@ void image_remove_topic(struct image *image, const char *name);
  * the first. */
 size_t image_set_config(struct image_topic *topic, const struct znode_config *config,
                         struct brook_error *error);
+/* After image_set_config(), with the znode's version and when it was made: is_made_fsync. */
+void image_judge_config(struct image_topic *topic, const struct znode_config *config, int32_t version, int64_t czxid);
 /* A state as read or written; NULL: there is none. Returns 0 or -BROOK_E_NOMEM. */
 int image_set_state(struct image_topic *topic, int32_t partition, const struct znode_state *state,
                     int32_t version);

@@ -235,6 +235,8 @@ static void config_read(void *arg, const struct coordinator_reply *reply)
         say_odd(r, path_topic_config(&path, step->name), &error);
     if (topic && (!reply->err || reply->err == -BROOK_E_NO_NODE))
         topic->config_zxid = reply->err ? -1 : reply->stat.mzxid;
+    if (topic)
+        image_judge_config(topic, &config, reply->err ? -1 : reply->stat.version, reply->err ? -1 : reply->stat.czxid);
     znode_config_done(&config);
     step_release(step);
 }
@@ -263,11 +265,14 @@ static void topic_read(void *arg, const struct coordinator_reply *reply)
         say_odd(r, path_topic(&path, step->name), &error);
     } else if (!reply->err) {
         bool is_known = is_reassigned(step, &node);
-        if (image_put_topic(r->image, step->name, &node, reply->stat.version, &topic))
-            fail(r, -BROOK_E_NOMEM);
-        else if (step->kind == STEP_NODE && !is_known)
+        int err = image_put_topic(r->image, step->name, &node, reply->stat.version, &topic);
+        if (err)
+            fail(r, err);
+        else
+            topic->made_zxid = reply->stat.czxid;
+        if (!err && !is_known && step->kind == STEP_NODE)
             add(r, STEP_TOPIC, step->name);
-        else if (!is_known)
+        else if (!err && !is_known)
             add_states(r, topic, NULL, 0);
     }
     step_release(step);

@@ -8,6 +8,7 @@
 #include "broker/storage/marker.h"
 #include "broker/storage/partition_metadata.h"
 #include "broker/storage/partition_name.h"
+#include "broker/storage/registered.h"
 #include "proto/base/cleanup.h"
 
 #include <dirent.h>
@@ -43,6 +44,7 @@ struct data_dir {
     bool was_clean;
     int64_t marker_epoch;                  /* named by the marker that was found */
     int64_t broker_epoch;                  /* to be named by the next */
+    struct registered registered;          /* noted last; epoch -1: none */
     struct data_dir_partition *partitions; /* as found */
     size_t count;
     size_t capacity;
@@ -94,6 +96,14 @@ static int write_marker(struct data_dir *dir)
     char path[PATH_MAX];
     file_path(dir, MARKER_FILE, path);
     return marker_save(path, dir->broker_epoch);
+}
+
+static void read_registered(struct data_dir *dir)
+{
+    char path[PATH_MAX];
+    file_path(dir, REGISTERED_FILE, path);
+    if (registered_load(path, &dir->registered) == -BROOK_E_INVALID)
+        warn(dir, "%s can not be read or makes no sense: it proves nothing in elections", path);
 }
 
 static int refuse(const char *path, struct brook_error *error, const char *what, const char *theirs,
@@ -453,6 +463,7 @@ int data_dir_lock(const char *path, struct data_dir **ret_dir, struct brook_erro
     dir->lock_fd = -1;
     dir->marker_epoch = -1;
     dir->broker_epoch = -1;
+    dir->registered.broker_epoch = -1;
     int r = take_lock(dir, error);
     if (r != 0) {
         free_data_dir(dir);
@@ -469,6 +480,7 @@ int data_dir_load(struct data_dir *dir, int32_t broker_id, const char *cluster_i
         r = take_marker(dir, error);
     if (r != 0)
         return r;
+    read_registered(dir);
     return find_partitions(dir) == 0 && load_checkpoints(dir) == 0
                ? 0
                : storage_error(error, "looking into %s", dir->path);
@@ -514,6 +526,24 @@ bool data_dir_was_clean(const struct data_dir *dir, int64_t *ret_broker_epoch)
     if (ret_broker_epoch)
         *ret_broker_epoch = dir->marker_epoch;
     return dir->was_clean;
+}
+
+int64_t data_dir_registered(const struct data_dir *dir, size_t directories)
+{
+    return (size_t)dir->registered.directories == directories ? dir->registered.broker_epoch : -1;
+}
+
+int data_dir_note_registered(struct data_dir *dir, int64_t broker_epoch, size_t directories)
+{
+    char path[PATH_MAX];
+    file_path(dir, REGISTERED_FILE, path);
+    struct registered next = {broker_epoch, (int32_t)directories};
+    if (broker_epoch < 0 && io_unlink(path) != 0)
+        return errno == ENOENT ? 0 : -BROOK_E_STORAGE_ERROR;
+    int err = broker_epoch < 0 ? io_sync_directory(dir->path) : registered_save(path, &next);
+    if (!err)
+        dir->registered = next;
+    return broker_epoch < 0 && err ? -BROOK_E_STORAGE_ERROR : err;
 }
 
 const char *const *data_dir_warnings(const struct data_dir *dir, size_t *ret_count)

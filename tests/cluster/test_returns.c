@@ -63,6 +63,40 @@ START_TEST(a_broker_with_an_empty_disk_gets_all_of_it_again)
 }
 END_TEST
 
+static bool has_led_again(void *arg)
+{
+    struct znode_state state;
+    struct replicated *r = arg;
+    for (int32_t p = 0; p < r->partitions; p++)
+        if (!replicated_state(r, "t", p, &state, NULL) || state.leader < 0 || state.leader == 3)
+            return false;
+    return true;
+}
+
+START_TEST(of_a_durable_topic_two_of_three_lead_again_after_all_were_killed)
+{
+    struct replicated *r = replicated_begin(3, NULL);
+    replicated_topic(r, "t", 3, 3, "durability=fsync");
+    replicated_send(r, 3000);
+    replicated_flush(r);
+    replicated_wait_isr(r, "123");
+    for (int id = 1; id <= 3; id++)
+        brokers_kill(r->b, id);
+    brokers_restart(r->b, 1);
+    brokers_restart(r->b, 2);
+    ck_assert(replicated_wait(r, has_led_again, r, REPLICATED_WAIT_MS));
+    replicated_wait_isr(r, "12");
+    replicated_send(r, 300);
+    replicated_flush(r);
+    for (int id = 1; id <= 2; id++)
+        ck_assert_int_eq(replicated_count_said(r, id, "longest log"), 0);
+    brokers_restart(r->b, 3);
+    replicated_wait_isr(r, "123");
+    replicated_check(r);
+    replicated_end(r);
+}
+END_TEST
+
 /* ---- registrations --------------------------------------------------------------------------------------- */
 
 /* Never empty, only assigned ones, the leader in it. Looked at again and again until the broker is (un)registered. */
@@ -376,6 +410,7 @@ END_TEST
 
 SUITE_MAIN("cluster/returns", SUITE_TEST_SLOW(a_bounce_within_the_session_is_a_death, 60),
            SUITE_TEST_SLOW(a_broker_with_an_empty_disk_gets_all_of_it_again, 60),
+           SUITE_TEST_SLOW(of_a_durable_topic_two_of_three_lead_again_after_all_were_killed, 60),
            SUITE_TEST_SLOW(the_longest_log_leads_when_the_last_in_sync_lost_its_tail, 60),
            SUITE_TEST_SLOW(a_topic_made_again_is_never_mixed_with_the_one_before, 60),
            SUITE_TEST_SLOW(what_was_asked_for_is_done_though_controllers_die, 120),

@@ -212,7 +212,7 @@ START_TEST(longest_log_leads_when_all_in_sync_lost_their_page_cache)
         refresh(&m);
         bool unclean = suite_random_below(&seed, 4) == 0;
         bool leave_out = suite_random_below(&seed, 2);
-        struct controller_case c = {&replicas, &state, &m.alive, unclean, leave_out, &l.ends};
+        struct controller_case c = {&replicas, &state, &m.alive, unclean, leave_out, &l.ends, false};
         /* First everybody stops following. Ends of before do not count. */
         tell(&l, &m, &replicas, &state, -1, &seed);
         controller_elect(&c, &d);
@@ -255,7 +255,7 @@ START_TEST(member_that_bounced_leaves_the_isr_or_is_listed_anew)
     m.is_alive[0] = m.is_alive[1] = true; /* 2 is away: the leader's to drop */
     m.brokers[1].broker_epoch = 2;
     refresh(&m);
-    struct controller_case c = {&replicas, &state, &m.alive, false, false, &none};
+    struct controller_case c = {&replicas, &state, &m.alive, false, false, &none, false};
     controller_elect(&c, &d);
     ck_assert_int_eq(d.verdict, CONTROLLER_ELECT);
     ck_assert_int_eq(d.state.leader, 0);
@@ -267,6 +267,41 @@ START_TEST(member_that_bounced_leaves_the_isr_or_is_listed_anew)
     controller_elect(&c, &d);
     ck_assert_int_eq(d.verdict, CONTROLLER_ELECT);
     ck_assert_int_eq(epoch_in(&d.state, 1), 2);
+}
+END_TEST
+
+/* All three died at once, two are back with their disks. */
+START_TEST(of_a_durable_topic_the_disk_that_was_registered_counts)
+{
+    int32_t brokers[] = {0, 1, 2};
+    struct znode_replicas replicas = {brokers, 3};
+    struct znode_state state = {
+        .leader = 2, .leader_epoch = 3, .isr_count = 3, .isr = {0, 1, 2}, .isr_epochs = {4, 5, 6}};
+    struct cluster_model m;
+    struct controller_decision d;
+    struct controller_ends none = {0};
+    begin(&m);
+    m.is_alive[0] = m.is_alive[1] = true;
+    m.brokers[0] = (struct controller_broker){.broker_id = 0, .broker_epoch = 7, .clean_from = -1, .disk_from = 3};
+    m.brokers[1] = (struct controller_broker){.broker_id = 1, .broker_epoch = 8, .clean_from = -1, .disk_from = 5};
+    refresh(&m);
+    struct controller_case c = {&replicas, &state, &m.alive, false, false, &none, .is_durable = true};
+    controller_elect(&c, &d);
+    ck_assert_int_eq(d.verdict, CONTROLLER_ELECT);
+    ck_assert_int_eq(d.safety, CONTROLLER_SAFE);
+    ck_assert_int_eq(d.state.leader, 1);
+    ck_assert_int_eq(epoch_in(&d.state, 0), -2); /* an older disk than the one it was counted with */
+    ck_assert_int_eq(epoch_in(&d.state, 1), 8);
+    ck_assert_int_eq(epoch_in(&d.state, 2), 6);
+    m.brokers[1].disk_from = -1; /* empty */
+    refresh(&m);
+    controller_elect(&c, &d);
+    ck_assert_int_eq(d.verdict, CONTROLLER_OFFLINE);
+    m.brokers[1].disk_from = 5;
+    refresh(&m);
+    c.is_durable = false;
+    controller_elect(&c, &d);
+    ck_assert_int_eq(d.verdict, CONTROLLER_OFFLINE);
 }
 END_TEST
 
@@ -286,7 +321,7 @@ START_TEST(preferred_replica_leads_again_only_when_it_is_in_sync)
         refresh(&m);
         for (int i = 0; i < 3; i++)
             stir(&m, &seed);
-        struct controller_case c = {&replicas, &state, &m.alive, false, false, &none};
+        struct controller_case c = {&replicas, &state, &m.alive, false, false, &none, false};
         bool may = m.is_alive[0] && m.brokers[0].broker_epoch == 1 && !m.brokers[0].draining;
         bool well = m.is_alive[1] && m.brokers[1].broker_epoch == 1;
         bool is_given = controller_prefer(&c, &next);
@@ -327,5 +362,6 @@ SUITE_MAIN("property/controller", SUITE_TEST_SLOW(elections_keep_the_invariants,
            SUITE_TEST(sole_replica_leads_when_it_lives_and_nobody_else_ever_does),
            SUITE_TEST_SLOW(longest_log_leads_when_all_in_sync_lost_their_page_cache, 60),
            SUITE_TEST(member_that_bounced_leaves_the_isr_or_is_listed_anew),
+           SUITE_TEST(of_a_durable_topic_the_disk_that_was_registered_counts),
            SUITE_TEST(preferred_replica_leads_again_only_when_it_is_in_sync),
            SUITE_TEST(draining_followers_leave_the_isr_while_others_remain))

@@ -194,7 +194,7 @@ static int start(struct world *w)
                                         .free_bytes_min = ROOM,
                                         .defaults = &w->config,
                                         .diag = &w->diag};
-    struct hosting_events events = {opened, changed, closed, w, NULL};
+    struct hosting_events events = {opened, changed, NULL, closed, w, NULL};
     struct brook_error error = {0};
     w->is_opened = w->is_closed = false;
     w->broker_epoch++;

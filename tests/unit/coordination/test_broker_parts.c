@@ -346,7 +346,7 @@ static void enlist(struct registrant *x, struct coordinator *c, struct inbox *in
     struct registry_events events = {note_registered, note_refused, note_vanished, x};
     *x = (struct registrant){0};
     ck_assert_int_eq(registry_new(c, inbox, &settings, &events, &x->registry), 0);
-    registry_register(x->registry, -1);
+    registry_register(x->registry, -1, -1);
 }
 
 static bool is_registered(void *arg)
@@ -393,7 +393,7 @@ START_TEST(registration_names_its_epoch_comes_back_and_refuses_a_second)
 
     registry_unregister(x.registry, caller_begin(&a));
     ck_assert_int_eq(caller_end(&a)->err, 0);
-    registry_register(y.registry, -1);
+    registry_register(y.registry, -1, -1);
     ck_assert(caller_wait(&b, is_registered, &y, 5000));
     ck_assert_int_eq(y.epoch, before + 2);
     registry_free(x.registry);

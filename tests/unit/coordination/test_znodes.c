@@ -418,6 +418,7 @@ START_TEST(brokers_round_trip)
                              .timestamp_ms = 1700000000000,
                              .broker_epoch = 7,
                              .clean_from = 6,
+                             .disk_from = 5,
                              .draining = true};
     struct znode_broker back = {0};
     char *text = znode_encode_broker(&b);
@@ -429,6 +430,7 @@ START_TEST(brokers_round_trip)
     ck_assert_int_eq(back.timestamp_ms, b.timestamp_ms);
     ck_assert_int_eq(back.broker_epoch, 7);
     ck_assert_int_eq(back.clean_from, 6);
+    ck_assert_int_eq(back.disk_from, 5);
     ck_assert(back.draining);
     free(text);
     znode_broker_done(&back);

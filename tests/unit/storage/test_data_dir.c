@@ -238,6 +238,34 @@ START_TEST(the_marker_is_believed_once)
 }
 END_TEST
 
+START_TEST(a_directory_names_the_registration_it_was_noted_with)
+{
+    static const char *const bad[] = {"", "{\"version\":0,\"brokerEpoch\":43,\"direct",
+                                      "{\"version\":0,\"brokerEpoch\":43,\"directories\":2}",
+                                      "{\"version\":0,\"brokerEpoch\":-1,\"directories\":2}\n",
+                                      "{\"version\":0,\"brokerEpoch\":043,\"directories\":2}\n"};
+    const char *path = fresh("registered");
+    struct data_dir *dir = open_dir(path);
+    ck_assert_int_eq(data_dir_registered(dir, 2), -1);
+    ck_assert_int_eq(data_dir_note_registered(dir, 42, 2), 0);
+    ck_assert_int_eq(data_dir_note_registered(dir, 43, 2), 0);
+    ck_assert_int_eq(data_dir_close(dir, false), 0);
+    dir = open_dir(path);
+    ck_assert_int_eq(data_dir_registered(dir, 2), 43);
+    ck_assert_int_eq(data_dir_registered(dir, 1), -1); /* one was taken away */
+    ck_assert_int_eq(data_dir_note_registered(dir, -1, 2), 0);
+    ck_assert_int_eq(data_dir_note_registered(dir, -1, 2), 0);
+    ck_assert_int_eq(data_dir_close(dir, false), 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        dir = open_dir(path);
+        ck_assert_int_eq(data_dir_registered(dir, 2), -1);
+        ck_assert_uint_eq(warnings(dir), i > 0);
+        ck_assert_int_eq(data_dir_close(dir, false), 0);
+        fixture_store(path, ".brook_registered", bad[i], strlen(bad[i]));
+    }
+}
+END_TEST
+
 static void expect_unclean_and_warned(const char *path)
 {
     int64_t epoch;
@@ -507,7 +535,8 @@ SUITE_MAIN("storage/data_dir", SUITE_TEST(a_second_process_is_refused_and_told_w
            SUITE_TEST(the_clean_mark_does_not_let_go_of_the_lock),
            SUITE_TEST(another_brokers_or_clusters_directory_is_refused),
            SUITE_TEST_SLOW(an_identity_that_was_not_written_to_its_end_is_written_anew, 60),
-           SUITE_TEST(the_marker_is_believed_once), SUITE_TEST(a_marker_that_can_not_be_read_is_not_believed),
+           SUITE_TEST(the_marker_is_believed_once),
+           SUITE_TEST(a_directory_names_the_registration_it_was_noted_with), SUITE_TEST(a_marker_that_can_not_be_read_is_not_believed),
            SUITE_TEST(logs_are_recovered_after_a_crash_during_loading),
            SUITE_TEST(partitions_are_found_by_their_names),
            SUITE_TEST(deletions_are_finished_and_strays_are_kept),
