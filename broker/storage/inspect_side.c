@@ -7,6 +7,7 @@
 #include "broker/storage/identity.h"
 #include "broker/storage/marker.h"
 #include "broker/storage/producer_snapshot.h"
+#include "broker/storage/registered.h"
 #include "proto/base/cleanup.h"
 
 #include <inttypes.h>
@@ -78,6 +79,15 @@ static int check_marker(struct inspect *in, const char *path)
     return r == -BROOK_E_INVALID ? 0 : r;
 }
 
+static int check_registered(struct inspect *in, const char *path)
+{
+    struct registered registered;
+    int r = registered_load(path, &registered);
+    if (r == -BROOK_E_INVALID)
+        inspect_say(in, INSPECT_SIDE_FILE, path, -1, "makes no sense: it proves nothing in elections");
+    return r == -BROOK_E_INVALID ? 0 : r;
+}
+
 static int check_snapshot(struct inspect *in, const char *path)
 {
     AUTO_FREE char *data = NULL;
@@ -113,6 +123,7 @@ static const struct {
     {"/" PARTITION_METADATA_FILE, check_metadata},
     {"/" IDENTITY_FILE, check_identity},
     {"/" MARKER_FILE, check_marker},
+    {"/" REGISTERED_FILE, check_registered},
     {"-offset-checkpoint", check_offsets},
     {".snapshot", check_snapshot},
     {".txnindex", check_aborted},

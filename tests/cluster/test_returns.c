@@ -97,6 +97,29 @@ START_TEST(of_a_durable_topic_two_of_three_lead_again_after_all_were_killed)
 }
 END_TEST
 
+START_TEST(of_a_durable_topic_an_empty_disk_counts_for_nothing)
+{
+    struct replicated *r = replicated_begin(3, NULL);
+    char directory[PATH_MAX];
+    replicated_topic(r, "t", 3, 3, "durability=fsync");
+    replicated_send(r, 3000);
+    replicated_flush(r);
+    replicated_wait_isr(r, "123");
+    for (int id = 1; id <= 3; id++)
+        brokers_kill(r->b, id);
+    snprintf(directory, sizeof directory, "%s", brokers_data_directory(r->b, 1));
+    suite_remove_tree(directory);
+    brokers_restart(r->b, 1); /* of two of the partitions the first or second choice */
+    brokers_restart(r->b, 2);
+    ck_assert(replicated_wait(r, has_led_again, r, REPLICATED_WAIT_MS));
+    replicated_wait_isr(r, "12");
+    brokers_restart(r->b, 3);
+    replicated_wait_isr(r, "123");
+    replicated_check(r);
+    replicated_end(r);
+}
+END_TEST
+
 /* ---- registrations --------------------------------------------------------------------------------------- */
 
 /* Never empty, only assigned ones, the leader in it. Looked at again and again until the broker is (un)registered. */
@@ -411,6 +434,7 @@ END_TEST
 SUITE_MAIN("cluster/returns", SUITE_TEST_SLOW(a_bounce_within_the_session_is_a_death, 60),
            SUITE_TEST_SLOW(a_broker_with_an_empty_disk_gets_all_of_it_again, 60),
            SUITE_TEST_SLOW(of_a_durable_topic_two_of_three_lead_again_after_all_were_killed, 60),
+           SUITE_TEST_SLOW(of_a_durable_topic_an_empty_disk_counts_for_nothing, 60),
            SUITE_TEST_SLOW(the_longest_log_leads_when_the_last_in_sync_lost_its_tail, 60),
            SUITE_TEST_SLOW(a_topic_made_again_is_never_mixed_with_the_one_before, 60),
            SUITE_TEST_SLOW(what_was_asked_for_is_done_though_controllers_die, 120),

@@ -31,6 +31,7 @@ struct world {
     int dirs_count;
     struct topic_config config;
     int64_t broker_epoch; /* which life it is */
+    int64_t noted_epoch;
     int64_t now_ms;
     bool is_opened, is_closed, was_clean;
     int open_code;
@@ -182,6 +183,19 @@ static void init(struct world *w, const char *name, int dirs_count)
     put_topic(w, 1);
 }
 
+static void noted(void *arg, int64_t broker_epoch)
+{
+    struct world *w = arg;
+    w->noted_epoch = broker_epoch;
+}
+
+static bool is_noted(void *arg)
+{
+    struct world *w = arg;
+    inbox_drain(&w->inbox);
+    return w->noted_epoch == w->broker_epoch;
+}
+
 /* Begin a life. Returns the code that the broker could not start with. */
 static int start(struct world *w)
 {
@@ -194,7 +208,7 @@ static int start(struct world *w)
                                         .free_bytes_min = ROOM,
                                         .defaults = &w->config,
                                         .diag = &w->diag};
-    struct hosting_events events = {opened, changed, NULL, closed, w, NULL};
+    struct hosting_events events = {opened, changed, noted, closed, w, NULL};
     struct brook_error error = {0};
     w->is_opened = w->is_closed = false;
     w->broker_epoch++;
@@ -848,7 +862,49 @@ START_TEST(a_disk_that_is_full_from_any_call_on_loses_nothing)
 }
 END_TEST
 
-SUITE_MAIN("cluster/data_dirs", SUITE_TEST(new_partitions_go_to_the_emptiest_directory),
+/* ---- registrations ---------------------------------------------------------------------------------- */
+
+static void note(struct world *w)
+{
+    hosting_note_registration(w->hosting, w->broker_epoch - 1);
+    hosting_note_registration(w->hosting, w->broker_epoch); /* the newest counts */
+    ck_assert(suite_wait(is_noted, w, 5000));
+    ck_assert_int_eq(hosting_disk_from(w->hosting), w->broker_epoch);
+}
+
+static void crash(struct world *w)
+{
+    hosting_free(w->hosting);
+    w->hosting = NULL;
+}
+
+START_TEST(the_disks_name_a_registration_only_when_all_of_them_do)
+{
+    struct world w;
+    init(&w, "registration", 2);
+    ck_assert_int_eq(start(&w), 0);
+    ck_assert_int_eq(hosting_disk_from(w.hosting), -1);
+    note(&w);
+    crash(&w);
+    ck_assert_int_eq(start(&w), 0);
+    ck_assert_int_eq(hosting_disk_from(w.hosting), w.broker_epoch - 1);
+    note(&w);
+    crash(&w);
+    suite_remove_tree(w.paths[1]); /* another disk: an empty one */
+    ck_assert_int_eq(start(&w), 0);
+    ck_assert_int_eq(hosting_disk_from(w.hosting), -1);
+    note(&w);
+    crash(&w);
+    w.dirs_count = 1; /* taken away */
+    ck_assert_int_eq(start(&w), 0);
+    ck_assert_int_eq(hosting_disk_from(w.hosting), -1);
+    stop(&w);
+    done(&w);
+}
+END_TEST
+
+SUITE_MAIN("cluster/data_dirs", SUITE_TEST(the_disks_name_a_registration_only_when_all_of_them_do),
+           SUITE_TEST(new_partitions_go_to_the_emptiest_directory),
            SUITE_TEST(a_partition_that_one_directory_can_not_take_goes_to_another),
            SUITE_TEST(a_directory_without_room_takes_nothing_until_it_has_some),
            SUITE_TEST(a_broker_starts_full_and_new_partitions_wait_for_room),

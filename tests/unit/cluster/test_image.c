@@ -74,6 +74,32 @@ START_TEST(only_what_differs_counts_as_a_change)
 }
 END_TEST
 
+/* What elections may rely on: made so, and never changed since. */
+START_TEST(only_a_topic_that_was_made_fsync_is_one_in_elections)
+{
+    struct image *image = new_image();
+    struct image_topic *t = put(image, "t", 1, 1);
+    struct znode_config_entry fsync = {(char *)"durability", (char *)"fsync"}, other = {(char *)"flush.ms", (char *)"5"};
+    struct znode_config_entry replicated = {(char *)"durability", (char *)"replicated"};
+    struct znode_config config = {&fsync, 1}, another = {&other, 1}, weaker = {&replicated, 1};
+    t->made_zxid = 70;
+    ck_assert_uint_eq(image_set_config(t, &another, NULL), 0);
+    image_judge_config(t, &another, 0, 70);
+    ck_assert(!t->is_made_fsync);
+    ck_assert_uint_eq(image_set_config(t, &weaker, NULL), 0);
+    image_judge_config(t, &weaker, 0, 70);
+    ck_assert(!t->is_made_fsync);
+    ck_assert_uint_eq(image_set_config(t, &config, NULL), 0);
+    image_judge_config(t, &config, 0, 70);
+    ck_assert(t->is_made_fsync);
+    image_judge_config(t, &config, 1, 70); /* changed once */
+    ck_assert(!t->is_made_fsync);
+    image_judge_config(t, &config, 0, 71); /* there were no settings, or others, before */
+    ck_assert(!t->is_made_fsync);
+    image_free(image);
+}
+END_TEST
+
 START_TEST(topic_with_another_id_is_another_topic)
 {
     struct image *image = new_image();
@@ -189,6 +215,7 @@ START_TEST(order_and_lookup_hold_under_random_changes)
 END_TEST
 
 SUITE_MAIN("cluster/image", SUITE_TEST(only_what_differs_counts_as_a_change),
+           SUITE_TEST(only_a_topic_that_was_made_fsync_is_one_in_elections),
            SUITE_TEST(topic_with_another_id_is_another_topic),
            SUITE_TEST(full_read_removes_what_it_did_not_see),
            SUITE_TEST(deletion_intents_mark_topics_that_are_there_or_come_later),
