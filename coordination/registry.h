@@ -38,8 +38,8 @@ int registry_new(struct coordinator *coordinator, struct inbox *inbox,
 /* No event comes after this; the entry is left to the session. NULL is fine. */
 void registry_free(struct registry *registry);
 
-/* Register in the present session, with `clean_from`: the epoch that stopped cleanly before, or -1, and `disk_from`: that
- * which the data directories were last registered with, or -1. Waits for
+/* Register in the present session, with `clean_from`: the epoch that stopped cleanly before, or -1, and `disk_from`:
+ * that which the data directories were last registered with, or -1. Waits for
  * the entry of an earlier session to go, as long as that may live. */
 void registry_register(struct registry *registry, int64_t clean_from, int64_t disk_from);
 /* The session is gone, and the entry with it. */

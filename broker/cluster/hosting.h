@@ -70,7 +70,8 @@ struct hosting_events {
     void (*opened)(void *arg, const struct brook_error *error);
     /* A partition was opened, or has left, or its settings are in force: follow it again. */
     void (*changed)(void *arg, const char *topic, int32_t number);
-    /* After hosting_note_registration(): the newest one is noted. Not once the end has begun. NULL: it is never called. */
+    /* After hosting_note_registration(): the newest one is noted. Not once the end has begun. NULL: that is never
+     * called. */
     void (*noted)(void *arg, int64_t broker_epoch);
     /* After hosting_close(), once: all is closed, and whether cleanly. */
     void (*closed)(void *arg, bool clean);
@@ -105,8 +106,8 @@ int64_t hosting_clean_from(const struct hosting *hosting);
 /* The broker epoch that the data directories were last registered with, if all of them say the same and what was synced
  * is there; else -1. Once opened. */
 int64_t hosting_disk_from(const struct hosting *hosting);
-/* Note a new registration in all data directories, on stable storage; `noted` tells when that is done (or could not be, which
- * is said). Before hosting_set_broker_epoch(), so before anything is led or followed under it. */
+/* Note a new registration in all data directories, on stable storage; `noted` tells when that is done (or could not
+ * be, which is said). Before hosting_set_broker_epoch(), so before anything is led or followed under it. */
 void hosting_note_registration(struct hosting *hosting, int64_t broker_epoch);
 /* The present registration: to be named by the clean-stop marker, and needed to begin to lead. */
 void hosting_set_broker_epoch(struct hosting *hosting, int64_t broker_epoch);

@@ -50,11 +50,11 @@ int data_dir_mark_clean(struct data_dir *dir);
 const char *data_dir_path(const struct data_dir *dir);
 /* Whether the last stop was clean, and the broker epoch that the marker names (-1: none). */
 bool data_dir_was_clean(const struct data_dir *dir, int64_t *ret_broker_epoch);
-/* The registration that was noted last, by a broker with `directories` data directories: it is the disk that had all that
- * was synced then. -1: none, or with another number of directories. */
+/* The registration that was noted last, by a broker with `directories` data directories: it is the disk that had all
+ * that was synced then. -1: none, or with another number of directories. */
 int64_t data_dir_registered(const struct data_dir *dir, size_t directories);
-/* Note one, on stable storage when this returns 0; -1: none, what was noted is forgotten. Returns 0 or a storage error: it
- * may or may not be there. */
+/* Note one, on stable storage when this returns 0; -1: none, what was noted is forgotten. Returns 0 or a storage error:
+ * it may or may not be there. */
 int data_dir_note_registered(struct data_dir *dir, int64_t broker_epoch, size_t directories);
 /* What was odd at opening (side files that made no sense and count as not there), a sentence each, for the
  * log of whoever opened it. Borrowed. */

@@ -28,7 +28,8 @@ static inline void begin(struct cluster_model *m)
 {
     memset(m, 0, sizeof *m);
     for (int i = 0; i < BROKERS_MAX; i++)
-        m->brokers[i] = (struct controller_broker){.broker_id = i, .broker_epoch = 1, .clean_from = -1, .disk_from = -1};
+        m->brokers[i] = (struct controller_broker){
+            .broker_id = i, .broker_epoch = 1, .clean_from = -1, .disk_from = -1};
     refresh(m);
 }
 

@@ -79,7 +79,8 @@ START_TEST(only_a_topic_that_was_made_fsync_is_one_in_elections)
 {
     struct image *image = new_image();
     struct image_topic *t = put(image, "t", 1, 1);
-    struct znode_config_entry fsync = {(char *)"durability", (char *)"fsync"}, other = {(char *)"flush.ms", (char *)"5"};
+    struct znode_config_entry fsync = {(char *)"durability", (char *)"fsync"};
+    struct znode_config_entry other = {(char *)"flush.ms", (char *)"5"};
     struct znode_config_entry replicated = {(char *)"durability", (char *)"replicated"};
     struct znode_config config = {&fsync, 1}, another = {&other, 1}, weaker = {&replicated, 1};
     t->made_zxid = 70;
