@@ -241,6 +241,10 @@ static void check_target(const struct petition *p, const struct image_topic *top
                          struct brook_error *error)
 {
     const struct znode_replicas *now = &topic->node.replicas[wish->partition], *target = &wish->replicas;
+    if (target->count && p->all->s.replicas_max == 1) {
+        brook_error_set(error, BROOK_E_UNSUPPORTED, "where one replica is kept, no partition is moved");
+        return;
+    }
     if (target->count > p->all->s.replicas_max) {
         brook_error_set(error, BROOK_E_INVALID_REPLICAS, "%" PRId32 " replicas; at most %" PRId32 " are kept",
                         target->count, p->all->s.replicas_max);
