@@ -88,6 +88,8 @@ static void begin(struct case_ *x)
 
 static void end(struct case_ *x)
 {
+    while (inbox_drain(&x->inbox)) /* looks that were asked for hold the replica */
+        ;
     replica_unref(x->r);
     partition_unref(x->p);
     inbox_done(&x->inbox);
