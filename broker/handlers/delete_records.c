@@ -202,12 +202,8 @@ static void look(struct request *r, struct entry *e, const Brook__DeleteRecordsP
 void handle_delete_records(struct request *r)
 {
     const Brook__DeleteRecordsRequest *asked = r->message->delete_records;
-    uint32_t most = r->loop->settings->partitions_per_request_max;
-    if (asked->n_partitions > most) {
-        request_fail(r, BROOK_E_TOO_MANY, "%zu partitions in one request, at most %u are allowed",
-                     asked->n_partitions, most);
+    if (request_refuse_many(r, asked->n_partitions))
         return;
-    }
     struct deletion *d = request_alloc(r, sizeof *d + asked->n_partitions * sizeof(struct entry));
     if (!d) {
         request_fail(r, BROOK_E_NOMEM, "out of memory for %zu partitions", asked->n_partitions);

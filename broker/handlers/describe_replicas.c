@@ -77,12 +77,8 @@ static int fill(struct request *r, const Brook__DescribeReplicasPartition *entry
 void handle_describe_replicas(struct request *r)
 {
     const Brook__DescribeReplicasRequest *asked = r->message->describe_replicas;
-    uint32_t most = r->loop->settings->partitions_per_request_max;
-    if (asked->n_partitions > most) {
-        request_fail(r, BROOK_E_TOO_MANY, "%zu partitions in one request, at most %u are allowed",
-                     asked->n_partitions, most);
+    if (request_refuse_many(r, asked->n_partitions))
         return;
-    }
     Brook__Response response = BROOK__RESPONSE__INIT;
     Brook__DescribeReplicasResponse body = BROOK__DESCRIBE_REPLICAS_RESPONSE__INIT;
     Brook__PartitionReplicas *parts = request_reply_alloc(r, (asked->n_partitions + 1) * sizeof parts[0]);

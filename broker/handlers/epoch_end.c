@@ -33,12 +33,8 @@ static int fill(struct request *r, const Brook__EpochEndPartition *entry, Brook_
 void handle_epoch_end(struct request *r)
 {
     const Brook__EpochEndRequest *asked = r->message->epoch_end;
-    uint32_t most = r->loop->settings->partitions_per_request_max;
-    if (asked->n_partitions > most) {
-        request_fail(r, BROOK_E_TOO_MANY, "%zu partitions in one request, at most %u are allowed",
-                     asked->n_partitions, most);
+    if (request_refuse_many(r, asked->n_partitions))
         return;
-    }
     Brook__Response response = BROOK__RESPONSE__INIT;
     Brook__EpochEndResponse body = BROOK__EPOCH_END_RESPONSE__INIT;
     Brook__EpochEnd *parts = request_reply_alloc(r, (asked->n_partitions + 1) * sizeof parts[0]);

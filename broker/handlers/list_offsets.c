@@ -136,12 +136,8 @@ static void look(struct request *r, struct lookup *l, const Brook__ListOffsetsPa
 void handle_list_offsets(struct request *r)
 {
     const Brook__ListOffsetsRequest *asked = r->message->list_offsets;
-    uint32_t most = r->loop->settings->partitions_per_request_max;
-    if (asked->n_partitions > most) {
-        request_fail(r, BROOK_E_TOO_MANY, "%zu partitions in one request, at most %u are allowed",
-                     asked->n_partitions, most);
+    if (request_refuse_many(r, asked->n_partitions))
         return;
-    }
     struct listing *listing = request_alloc(r, sizeof *listing + asked->n_partitions * sizeof(struct lookup));
     if (!listing) {
         request_fail(r, BROOK_E_NOMEM, "out of memory for %zu partitions", asked->n_partitions);

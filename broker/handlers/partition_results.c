@@ -6,11 +6,8 @@ struct partition_results *partition_results_begin(struct request *r, size_t coun
                                                   void (*done)(struct request *r, Brook__PartitionResult **results,
                                                                size_t count))
 {
-    uint32_t most = r->loop->settings->partitions_per_request_max;
-    if (count > most) {
-        request_fail(r, BROOK_E_TOO_MANY, "%zu partitions in one request, at most %u are allowed", count, most);
+    if (request_refuse_many(r, count))
         return NULL;
-    }
     struct partition_results *all = request_alloc(r, sizeof *all);
     struct znode_wish *list = request_alloc(r, (count + 1) * sizeof *list);
     if (!all || !list) {

@@ -129,6 +129,16 @@ bool request_is_expired(const struct request *r)
     return r->expires_ns && clock_boot_ns() > r->expires_ns;
 }
 
+bool request_refuse_many(struct request *r, size_t partitions_count)
+{
+    uint32_t most = r->loop->settings->partitions_per_request_max;
+    if (partitions_count <= most)
+        return false;
+    request_fail(r, BROOK_E_TOO_MANY, "%zu partitions in one request, at most %u are allowed", partitions_count,
+                 most);
+    return true;
+}
+
 int request_timeout_ms(const struct request *r, uint32_t asked_ms)
 {
     uint32_t most = r->loop->settings->request_timeout_ms_max;

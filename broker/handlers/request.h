@@ -184,6 +184,8 @@ void request_end_and_close(struct request *r, const struct brook_error *why);
  * most a few ms late. */
 void request_set_deadline(struct request *r, int64_t deadline_ns);
 bool request_is_expired(const struct request *r);
+/* More partitions than one request may name: then it is answered so, and true is returned. */
+bool request_refuse_many(struct request *r, size_t partitions_count);
 /* The request's own timeout in ms, capped: min(asked, request_timeout_ms_max). */
 int request_timeout_ms(const struct request *r, uint32_t asked_ms);
 
