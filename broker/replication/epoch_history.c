@@ -1,32 +1,5 @@
 #include "broker/replication/epoch_history.h"
 
-/* The index behind the last entry that `is_at_most(entry)`: by epoch or by offset, both rise. */
-static size_t upper_by_epoch(const struct epoch_history *h, int32_t epoch)
-{
-    size_t low = 0, high = h->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (h->entries[middle].epoch <= epoch)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static size_t upper_by_offset(const struct epoch_history *h, int64_t offset)
-{
-    size_t low = 0, high = h->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (h->entries[middle].start_offset <= offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 int32_t epoch_history_last(const struct epoch_history *h)
 {
     return epoch_history_before(h, h->log_end);
@@ -38,13 +11,13 @@ int32_t epoch_history_before(const struct epoch_history *h, int64_t offset)
         return h->count > 0 ? h->entries[h->count - 1].epoch : -1; /* its records are gone, not forgotten */
     if (offset <= h->log_start || offset > h->log_end)
         return -1;
-    size_t behind = upper_by_offset(h, offset - 1);
+    size_t behind = epochs_count_below(h->entries, h->count, offset);
     return behind > 0 ? h->entries[behind - 1].epoch : -1;
 }
 
 struct epoch_end epoch_history_end(const struct epoch_history *h, int32_t epoch)
 {
-    size_t behind = upper_by_epoch(h, epoch);
+    size_t behind = epochs_count_up_to(h->entries, h->count, epoch);
     if (behind == 0)
         return (struct epoch_end){.epoch = -1, .end = h->log_start};
     int64_t end = behind < h->count ? h->entries[behind].start_offset : h->log_end;

@@ -22,13 +22,12 @@ int32_t epochs_last(const struct epochs *e)
     return e->count > 0 ? e->entries[e->count - 1].epoch : -1;
 }
 
-/* How many entries begin below `offset`. */
-static size_t count_below(const struct epochs *e, int64_t offset)
+size_t epochs_count_below(const struct epoch_entry *entries, size_t count, int64_t offset)
 {
-    size_t low = 0, high = e->count;
+    size_t low = 0, high = count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (e->entries[middle].start_offset < offset)
+        if (entries[middle].start_offset < offset)
             low = middle + 1;
         else
             high = middle;
@@ -36,13 +35,12 @@ static size_t count_below(const struct epochs *e, int64_t offset)
     return low;
 }
 
-/* How many entries have at most `epoch`. */
-static size_t count_up_to(const struct epochs *e, int32_t epoch)
+size_t epochs_count_up_to(const struct epoch_entry *entries, size_t count, int32_t epoch)
 {
-    size_t low = 0, high = e->count;
+    size_t low = 0, high = count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (e->entries[middle].epoch <= epoch)
+        if (entries[middle].epoch <= epoch)
             low = middle + 1;
         else
             high = middle;
@@ -52,14 +50,14 @@ static size_t count_up_to(const struct epochs *e, int32_t epoch)
 
 int32_t epochs_before(const struct epochs *e, int64_t offset)
 {
-    size_t n = count_below(e, offset);
+    size_t n = epochs_count_below(e->entries, e->count, offset);
     return n > 0 ? e->entries[n - 1].epoch : -1;
 }
 
 void epochs_end(const struct epochs *e, int32_t epoch, int64_t log_end, int32_t *ret_epoch,
                 int64_t *ret_end_offset)
 {
-    size_t n = count_up_to(e, epoch);
+    size_t n = epochs_count_up_to(e->entries, e->count, epoch);
     *ret_epoch = n > 0 ? e->entries[n - 1].epoch : -1;
     *ret_end_offset = n == 0 ? -1 : n < e->count ? e->entries[n].start_offset : log_end;
 }

@@ -30,6 +30,9 @@ struct epochs {
 void epochs_done(struct epochs *e);
 /* The newest epoch, -1 for none. */
 int32_t epochs_last(const struct epochs *e);
+/* How many of `count` entries have at most `epoch`; how many begin below `offset`. */
+size_t epochs_count_up_to(const struct epoch_entry *entries, size_t count, int32_t epoch);
+size_t epochs_count_below(const struct epoch_entry *entries, size_t count, int64_t offset);
 /* The newest one that began below `offset`; -1: none. */
 int32_t epochs_before(const struct epochs *e, int64_t offset);
 /* The newest one that is not above `epoch`, and where it ends: at the next one's start, or at the log's end.
