@@ -83,6 +83,20 @@ static void repair_indexes(struct log *log)
             repair_index(log, log->segments[i]);
 }
 
+/* A log that no sync has reached yet may vanish with its directory: what is said of it would be taken back. */
+static int sync_names(struct log *log)
+{
+    pthread_mutex_lock(&log->lock);
+    bool is_first = log->is_unnamed;
+    pthread_mutex_unlock(&log->lock);
+    if (log_sync_names(log->directory, is_first) != 0)
+        return -BROOK_E_STORAGE_ERROR;
+    pthread_mutex_lock(&log->lock);
+    log->is_unnamed = false;
+    pthread_mutex_unlock(&log->lock);
+    return 0;
+}
+
 /* Remove the oldest `count` segments. The names of those that stay are synced first: a power cut that takes the
  * new names and not the old ones would take the next offset back. */
 static int drop(struct log *log, size_t count, int64_t now_ms)
@@ -90,7 +104,7 @@ static int drop(struct log *log, size_t count, int64_t now_ms)
     size_t before = log->segments_count;
     if (count == 0)
         return 0;
-    if (io_sync_directory(directory_path(log->directory)) != 0)
+    if (sync_names(log) != 0)
         return -BROOK_E_STORAGE_ERROR;
     int r = log_drop_oldest(log, count, now_ms, NULL);
     int removed = (int)(before - log->segments_count);
