@@ -172,6 +172,13 @@ static size_t resident_pages(void)
     return resident;
 }
 
+/* A sanitizer's allocator keeps what was freed for a while. */
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#define IS_MEMORY_OURS false
+#else
+#define IS_MEMORY_OURS true
+#endif
+
 /* ST-21: segments of 64 KiB, 256 MiB of them (kept to 16 MiB): descriptors and memory stay flat. */
 START_TEST(rolling_on_and_on_costs_no_descriptors_and_no_memory)
 {
@@ -192,12 +199,12 @@ START_TEST(rolling_on_and_on_costs_no_descriptors_and_no_memory)
         ck_assert_int_eq(log_flush(log), 0);
         ck_assert_int_ge(log_retain(log, T0), 0);
         ck_assert_uint_le(counts_of(files).most, BUDGET);
-        if (!pages && done > bytes_total / 10)
+        if (!pages && done > 3 * s.retention_bytes / 2)
             pages = resident_pages();
     }
     ck_assert_uint_le(log_segments_count(log), 330); /* 7 batches each, and what came since */
-    printf("# resident at a tenth %zu pages, at the end %zu\n", pages, resident_pages());
-    ck_assert_uint_le(resident_pages(), pages + pages / 10);
+    printf("# resident once the first had gone %zu pages, at the end %zu\n", pages, resident_pages());
+    ck_assert(!IS_MEMORY_OURS || resident_pages() <= pages + pages / 10);
     ck_assert_int_eq(log_close(log), 0);
     open_files_unref(files);
 }
