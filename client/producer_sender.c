@@ -354,7 +354,8 @@ static void heed_offer(brook_producer *p, int batches)
 static void on_channel_ready(void *arg, int32_t broker_id, enum client_lane lane)
 {
     brook_producer *p = arg;
-    if (lane != CLIENT_LANE_REQUESTS)
+    /* What one that is known by its address only has offered, nobody asks for: batches go to brokers by their id. */
+    if (lane != CLIENT_LANE_REQUESTS || broker_id < 0)
         return;
     heed_limit(p, client_message_bytes_max(p->client, broker_id));
     heed_offer(p, client_idempotent_batches_max(p->client, broker_id));

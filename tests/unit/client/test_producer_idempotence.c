@@ -287,6 +287,27 @@ START_TEST(as_many_batches_as_the_broker_remembers_are_on_their_way)
 }
 END_TEST
 
+/* As a second address of a broker that has a connection already: it is ready, and no broker by id. */
+static void be_ready_by_address(void *arg)
+{
+    brook_producer *p = arg;
+    p->listener.channel_ready(p, -1, CLIENT_LANE_REQUESTS);
+}
+
+START_TEST(an_address_says_nothing_of_how_many_batches_may_be_on_their_way)
+{
+    struct fixture *f = fixture_open(1, 1);
+    set(f, "batch.size", "100");
+    fixture_start(f, answer_late);
+    client_call(f->producer->client, be_ready_by_address, f->producer);
+    for (int i = 0; i < 200; i++)
+        send_one(f, 0);
+    flush(f);
+    ck_assert_int_eq(atomic_load(&f->most_in_flight), PRODUCER_BATCHES_IN_FLIGHT_MAX);
+    fixture_close(f);
+}
+END_TEST
+
 /* ---- numbers that are not taken --------------------------------------------------------------------- */
 
 START_TEST(unknown_producer_begins_anew)
@@ -549,6 +570,7 @@ END_TEST
 SUITE_MAIN("client/producer_idempotence", SUITE_TEST(lost_answers_neither_duplicate_nor_reorder),
            SUITE_TEST_SLOW(each_record_once_and_in_order_whatever_is_lost, 60),
            SUITE_TEST(as_many_batches_as_the_broker_remembers_are_on_their_way),
+           SUITE_TEST(an_address_says_nothing_of_how_many_batches_may_be_on_their_way),
            SUITE_TEST(unknown_producer_begins_anew),
            SUITE_TEST(refused_batch_is_a_gap_that_the_next_ones_get_over),
            SUITE_TEST(what_nobody_can_tell_is_reported_as_maybe_stored_and_not_sent_anew),
