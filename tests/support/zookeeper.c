@@ -19,9 +19,10 @@
 #include <unistd.h>
 
 #define START_TRIES 3
-#define START_POLLS 120
-/* The port accepts before the server serves, and the first connection may hang: so many short tries. */
-#define POLL_MS 150
+#define START_MS 30000 /* a busy machine takes its time to start a virtual machine */
+/* The port accepts before the server serves, and the first connection may hang: short tries, which become longer. */
+#define POLL_MS_MIN 150
+#define POLL_MS_MAX 2400
 
 struct zookeeper {
     char directory[PATH_MAX - 64];
@@ -149,10 +150,10 @@ int zookeeper_ask(const struct zookeeper *z, const char *command, char *answer, 
     return n;
 }
 
-static bool is_serving(const struct zookeeper *z)
+static bool is_serving(const struct zookeeper *z, int wait_ms)
 {
     char answer[2048];
-    return zookeeper_ask(z, "srvr", answer, sizeof answer, POLL_MS) > 0 && strstr(answer, "Mode:");
+    return zookeeper_ask(z, "srvr", answer, sizeof answer, wait_ms) > 0 && strstr(answer, "Mode:");
 }
 
 /* False when it exited (another process may have taken the port) or is not ready in time. */
@@ -166,14 +167,17 @@ static bool launch(struct zookeeper *z)
         die("fork");
     if (z->pid == 0)
         run_java(z, parent);
-    for (int i = 0; i < START_POLLS; i++) {
+    int wait_ms = POLL_MS_MIN;
+    for (int64_t began = now_ms(); now_ms() - began < START_MS; nanosleep(&step, NULL)) {
         if (waitpid(z->pid, NULL, WNOHANG) == z->pid) {
             z->pid = 0;
             return false;
         }
-        if (is_serving(z))
+        int64_t asked = now_ms();
+        if (is_serving(z, wait_ms))
             return true;
-        nanosleep(&step, NULL);
+        if (now_ms() - asked >= wait_ms && wait_ms < POLL_MS_MAX)
+            wait_ms *= 2;
     }
     return false;
 }
