@@ -1,6 +1,6 @@
 /* A whole cluster around one partition, as a model: brokers with logs (page cache, and what is on the disk), leaders,
  * followers, controllers, and a ZooKeeper with versions, multis, sessions, late and lost answers. It runs the real
- * pure cores (broker/replication, controller_decide()) through one random schedule per seed; after each step the
+ * pure cores (broker/replication, broker/partition/watermark.h, controller_decide()) through one random schedule per seed; after each step the
  * invariants of replication are checked against the truth that only the model knows: which records were committed,
  * and by whom.
  *
@@ -15,8 +15,8 @@
 /* X(name, a seed that finds it (but for REACHED the first from 1 on; 0: not found yet), what is broken) */
 #define CLUSTER_RULES(X) \
     X(NOTHING, 0, "no rule is broken") \
-    X(UNION, 35, "the high watermark waits for the stored ISR only while a change is in flight") \
-    X(SETTLE, 220, "a change that is not seen in the next read counts as not applied") \
+    X(UNION, 112, "the high watermark waits for the stored ISR only while a change is in flight") \
+    X(SETTLE, 2136, "a change that is not seen in the next read counts as not applied") \
     X(EPOCH_START, 15164, "joining the ISR needs the high watermark only, not the start of the epoch") \
     X(POSITION_EPOCH, 196, "a follower's position counts whichever broker epoch it pulls with") \
     X(JOIN_CHECK, 233, "an ISR expansion does not check the follower's registration") \

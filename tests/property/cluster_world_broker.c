@@ -12,7 +12,8 @@ struct epoch_history broker_history(const struct broker *b)
 
 int32_t broker_safe_end(const struct broker *b)
 {
-    return b->is_fsync ? b->durable_end : b->log_end;
+    int32_t mode = b->is_fsync ? DURABILITY_FSYNC : DURABILITY_REPLICATED;
+    return (int32_t)durability_safe_end(mode, b->log_end, b->durable_end);
 }
 
 static void note_epoch(struct broker *b, int32_t offset)
@@ -46,8 +47,7 @@ void broker_cut(struct world *w, struct broker *b, int32_t end)
     b->log_end = end < b->log_end ? end : b->log_end;
     if (b->durable_end > b->log_end)
         b->durable_end = b->log_end;
-    if (b->high_watermark > b->log_end)
-        b->high_watermark = b->log_end;
+    b->high_watermark = watermark_within(b->high_watermark, b->log_end);
     broker_rebuild_epochs(b);
 }
 
@@ -66,8 +66,7 @@ void broker_sync(struct world *w, struct broker *b)
 
 static void acknowledge(struct world *w, struct broker *b)
 {
-    while (b->acknowledged < b->log_end &&
-           !leader_state_may_acknowledge(&b->leader, b->high_watermark, b->acknowledged)) {
+    while (b->acknowledged < b->log_end && watermark_answer(&b->limits, b->high_watermark, b->acknowledged) == 0) {
         check_acknowledged(w, b, b->acknowledged);
         b->acknowledged++;
     }
@@ -77,24 +76,28 @@ void broker_move_mark(struct world *w, struct broker *b)
 {
     if (!broker_leads(b))
         return;
-    struct leader_state *s = &b->leader;
-    uint32_t proposed = s->proposed;
-    int32_t min_in_sync = s->min_in_sync;
     int64_t before = b->high_watermark;
-    if (is_broken(w, CLUSTER_UNION))
-        s->proposed = 0;
-    if (is_broken(w, CLUSTER_MIN_INSYNC))
-        s->min_in_sync = 1;
-    b->high_watermark = leader_state_high_watermark(s, before, broker_safe_end(b));
-    s->proposed = proposed;
+    b->high_watermark = watermark_lead(&b->limits, before, broker_safe_end(b));
     check_mark(w, b, before);
     acknowledge(w, b);
-    s->min_in_sync = min_in_sync;
+}
+
+void broker_publish(struct world *w, struct broker *b)
+{
+    if (!broker_leads(b))
+        return;
+    uint32_t proposed = b->leader.proposed;
+    if (is_broken(w, CLUSTER_UNION))
+        b->leader.proposed = 0;
+    leader_state_limits(&b->leader, &b->limits);
+    b->leader.proposed = proposed;
+    b->limits.min_in_sync = is_broken(w, CLUSTER_MIN_INSYNC) ? 1 : w->min_in_sync;
+    broker_move_mark(w, b);
 }
 
 void broker_produce(struct world *w, struct broker *b)
 {
-    if (!broker_leads(b) || b->log_end == LOG_MAX || w->next_value == VALUES_MAX || leader_state_may_append(&b->leader))
+    if (!broker_leads(b) || b->log_end == LOG_MAX || w->next_value == VALUES_MAX || !watermark_has_enough(&b->limits))
         return;
     struct record record = {(int16_t)b->leader.leader_epoch, w->next_value++};
     TRACE(w, "broker %d appends %d at %d, epoch %d", broker_id(w, b), record.value, b->log_end, record.epoch);
@@ -106,10 +109,10 @@ void broker_ask_latest(struct world *w, struct broker *b)
 {
     bool is_current = broker_leads(b) && w->has_state && w->state.leader == broker_id(w, b) &&
                       w->state.leader_epoch == b->leader.leader_epoch;
-    int64_t latest = b->high_watermark;
-    if (!is_current || (leader_state_latest(&b->leader, latest, &latest) && !is_broken(w, CLUSTER_LATEST)))
+    bool is_known = broker_leads(b) && watermark_is_current(&b->limits, b->high_watermark);
+    if (!is_current || (!is_known && !is_broken(w, CLUSTER_LATEST)))
         return;
-    if (latest < w->committed_end)
+    if (b->high_watermark < w->committed_end)
         world_fail(w, "`latest` goes back behind what consumers saw");
 }
 
@@ -138,9 +141,11 @@ void broker_change_isr(struct world *w, struct broker *b)
     b->leader.epoch_start = epoch_start;
     if (!is_due)
         return;
-    broker_move_mark(w, b);
+    broker_publish(w, b);
     if (leader_state_confirm(&b->leader, b->high_watermark))
         new_isr_op(w, b, &change);
+    else
+        broker_publish(w, b);
 }
 
 /* ---- roles ------------------------------------------------------------------------------------------ */
@@ -173,7 +178,6 @@ static void begin_leading(struct world *w, struct broker *b, const struct view *
                                          .state = &state,
                                          .version = view->version,
                                          .history = &history,
-                                         .min_in_sync = w->min_in_sync,
                                          .lag_ms_max = LAG_MS_MAX,
                                          .now_ms = w->now};
     if (leader_state_begin(&b->leader, &beginning)) {
@@ -299,7 +303,7 @@ void broker_take_view(struct world *w, struct broker *b)
         keep_role(w, b, &view);
     if (broker_leads(b))
         see_brokers(b, &view);
-    broker_move_mark(w, b);
+    broker_publish(w, b);
 }
 
 /* A registration is one multi; then the broker writes to its disk as what it is registered. */

@@ -3,6 +3,8 @@
 #define BROOK_TESTS_CLUSTER_WORLD_PRIVATE_H
 
 #include "broker/cluster/controller.h"
+#include "broker/partition/durability.h"
+#include "broker/partition/watermark.h"
 #include "broker/replication/election.h"
 #include "broker/replication/follower_state.h"
 #include "broker/replication/leader_state.h"
@@ -123,7 +125,8 @@ struct broker {
     struct replica_role role;
     struct follower_state follower;
     int64_t high_watermark;
-    int32_t acknowledged; /* while leading: below it all is answered */
+    struct watermark_limits limits; /* while leading: as published for the partition */
+    int32_t acknowledged;           /* while leading: below it all is answered */
     struct controller controller;
     union {
         struct leader_state leader;
@@ -235,6 +238,7 @@ static inline bool broker_follows(const struct broker *b)
 /* steps: each does nothing when it does not apply */
 void broker_produce(struct world *w, struct broker *b);
 void broker_move_mark(struct world *w, struct broker *b);
+void broker_publish(struct world *w, struct broker *b); /* what the leader knows has changed */
 void broker_look(struct world *w, struct broker *b);      /* send a read of the state */
 void broker_take_view(struct world *w, struct broker *b); /* its answer comes */
 void broker_follow(struct world *w, struct broker *b);

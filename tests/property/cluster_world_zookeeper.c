@@ -105,7 +105,7 @@ static void tell(struct world *w, const struct op *op)
         controller_answered(w, b, op);
     } else if (broker_leads(b) && b->leader.leader_epoch == op->state.leader_epoch) {
         leader_state_outcome(&b->leader, op->outcome, op->new_version);
-        broker_move_mark(w, b);
+        broker_publish(w, b);
     }
 }
 
