@@ -187,7 +187,7 @@ static void check_controllers_write(struct world *w, const struct op *op)
         world_fail(w, "the leader epoch does not rise");
     if (op->is_comparison)
         w->counts->compared++;
-    if (op->leaves_out) {
+    if (op->gives_up) {
         w->trusted_epoch = op->state.leader_epoch;
         excuse(w, &w->b[op->state.leader], op->state.leader_epoch);
     }

@@ -23,44 +23,64 @@ static bool counts_on_disk(const struct world *w)
     return w->was_fsync || (w->is_fsync && is_broken(w, CLUSTER_FSYNC_LATE));
 }
 
-static int32_t kept_from(const struct world *w, const struct view *view, int32_t broker)
-{
-    if (!counts_on_disk(w))
-        return view->clean_from[broker];
-    return is_broken(w, CLUSTER_EMPTY_DISK) ? view->state.isr_epochs[broker] : view->disk_from[broker];
-}
-
-static enum controller_verdict decide(struct world *w, const struct view *view, const struct znode_state *state,
-                                      struct znode_state *next)
-{
+/* All that an election goes by. */
+struct question {
     struct controller_broker list[BROKERS_MAX];
-    struct controller_brokers alive = {list, 0};
-    for (int32_t i = 0; i < w->brokers; i++)
-        if (view->live_epochs[i] >= 0)
-            list[alive.count++] = (struct controller_broker){.broker_id = i,
-                                                             .broker_epoch = view->live_epochs[i],
-                                                             .clean_from = kept_from(w, view, i),
-                                                             .draining = view->draining & bit(i)};
-    return controller_decide(&w->replicas, state, &alive, false, next);
+    struct controller_brokers alive;
+    struct controller_end ends_list[BROKERS_MAX];
+    struct controller_ends ends;
+    struct znode_state state;
+    struct controller_case partition;
+};
+
+static struct controller_broker describe_broker(const struct world *w, const struct view *view, int32_t i)
+{
+    struct controller_broker b = {.broker_id = i,
+                                  .broker_epoch = view->live_epochs[i],
+                                  .clean_from = view->clean_from[i],
+                                  .disk_from = view->disk_from[i],
+                                  .draining = view->draining & bit(i)};
+    if (is_broken(w, CLUSTER_EMPTY_DISK))
+        b.disk_from = view->state.isr_epochs[i];
+    if (is_broken(w, CLUSTER_SOLE) && view->version >= 0 && view->state.isr == bit(i))
+        b.clean_from = view->state.isr_epochs[i];
+    return b;
 }
 
-static enum election_verdict compare(struct world *w, const struct controller *c, struct znode_state state,
-                                     struct znode_state *next)
+static void ask(const struct world *w, const struct controller *c, struct question *q)
 {
-    struct election_replica replicas[BROKERS_MAX];
-    for (int32_t i = 0; i < w->replicas_count; i++) {
-        int32_t id = w->assigned[i];
-        replicas[i] = (struct election_replica){.broker_id = id,
-                                                .broker_epoch = c->view.live_epochs[id],
-                                                .kept_from = kept_from(w, &c->view, id),
-                                                .report = c->reports[id]};
-        if (is_broken(w, CLUSTER_FREEZE))
-            replicas[i].report.leader_epoch = state.leader_epoch;
+    const struct view *view = &c->view;
+    q->alive = (struct controller_brokers){q->list, 0};
+    q->ends = (struct controller_ends){q->ends_list, 0};
+    for (int32_t i = 0; i < w->brokers; i++) {
+        if (view->live_epochs[i] >= 0)
+            q->list[q->alive.count++] = describe_broker(w, view, i);
+        if (c->reports[i].broker_epoch >= 0)
+            q->ends_list[q->ends.count++] = c->reports[i];
     }
-    if (is_broken(w, CLUSTER_FREEZE))
-        state.leader = -1;
-    bool leave_out = is_broken(w, CLUSTER_SOLE_LIVE) || c->leaves_out;
-    return election_compare(replicas, w->replicas_count, &state, leave_out, next);
+    state_to_znode(&view->state, &q->state);
+    q->partition = (struct controller_case){.replicas = &w->replicas,
+                                            .state = view->version >= 0 ? &q->state : NULL,
+                                            .alive = &q->alive,
+                                            .leave_out_absent = c->leaves_out || is_broken(w, CLUSTER_SOLE_LIVE),
+                                            .ends = &q->ends,
+                                            .is_durable = counts_on_disk(w)};
+}
+
+/* As if all had stopped following, and told so. */
+static void forget_to_freeze(struct question *q, struct controller_decision *ret)
+{
+    q->state.leader = -1;
+    for (size_t i = 0; i < q->ends.count; i++)
+        q->ends_list[i].leader_epoch = q->state.leader_epoch;
+    controller_elect(&q->partition, ret);
+}
+
+static void elect(const struct world *w, struct question *q, struct controller_decision *ret)
+{
+    controller_elect(&q->partition, ret);
+    if (is_broken(w, CLUSTER_FREEZE) && ret->verdict == CONTROLLER_OFFLINE && controller_wants_ends(&q->partition))
+        forget_to_freeze(q, ret);
 }
 
 static bool somebody_is_absent(const struct world *w, const struct view *view)
@@ -71,53 +91,49 @@ static bool somebody_is_absent(const struct world *w, const struct view *view)
     return false;
 }
 
-static void hold(struct controller *c, const struct znode_state *next, bool is_comparison)
+static void hold(const struct world *w, struct controller *c, const struct controller_decision *d)
 {
-    state_from_znode(next, &c->decision);
+    state_from_znode(&d->state, &c->decision);
     c->decision.controller_epoch = c->epoch;
     c->decision_version = c->view.version;
     c->has_decision = true;
-    c->is_comparison = is_comparison;
+    c->is_comparison = d->verdict == CONTROLLER_ELECT && d->safety == CONTROLLER_COMPARED;
+    c->gives_up = c->is_comparison && c->leaves_out && somebody_is_absent(w, &c->view);
 }
 
 /* Another in-sync replica is to lead, as when leadership is given back to the preferred one. */
-static bool move_leader(struct world *w, const struct view *view, struct znode_state *next)
+static bool move_leader(struct world *w, struct question *q, struct controller_decision *ret)
 {
-    int32_t id = w->assigned[world_below(w, (uint32_t)w->replicas_count)];
-    bool is_moved = view->version >= 0 && view->state.leader >= 0 && view->state.leader != id &&
-                    (view->state.isr & bit(id)) && view->state.isr_epochs[id] == view->live_epochs[id];
-    if (is_moved) {
-        state_to_znode(&view->state, next);
-        next->leader = id;
-        next->leader_epoch++;
-    }
+    int32_t at = (int32_t)world_below(w, (uint32_t)w->replicas_count);
+    int32_t preferred[BROKERS_MAX];
+    for (int32_t i = 0; i < w->replicas_count; i++)
+        preferred[i] = w->assigned[(at + i) % w->replicas_count];
+    struct znode_replicas replicas = {preferred, w->replicas_count};
+    q->partition.replicas = &replicas;
+    bool is_moved = controller_prefer(&q->partition, &ret->state);
+    q->partition.replicas = &w->replicas;
+    if (is_moved)
+        ret->verdict = CONTROLLER_ELECT;
     return is_moved;
 }
 
 void controller_think(struct world *w, struct broker *b)
 {
     struct controller *c = &b->controller;
-    struct znode_state state, next;
+    struct controller_decision decision = {0};
+    struct question q;
     if (!b->is_up || b->is_cut || !c->is_active || c->has_decision)
         return;
     zookeeper_read(w, &c->view);
+    if (c->view.version >= 0 && c->view.state.leader_epoch >= EPOCHS_MAX - 2)
+        return;
     c->leaves_out = w->may_leave_out && world_chance(w, 8);
-    enum election_verdict verdict = ELECTION_CERTAIN;
-    bool has_state = c->view.version >= 0;
-    if (has_state) {
-        state_to_znode(&c->view.state, &state);
-        if (state.leader_epoch >= EPOCHS_MAX - 2)
-            return;
-        bool is_compared = state.isr_count > 1 || !is_broken(w, CLUSTER_SOLE);
-        verdict = is_compared ? compare(w, c, state, &next) : ELECTION_CERTAIN;
-    }
-    if (!w->is_healing && world_chance(w, w->moves) && move_leader(w, &c->view, &next))
-        hold(c, &next, false);
-    else if (verdict == ELECTION_CERTAIN && decide(w, &c->view, has_state ? &state : NULL, &next) != CONTROLLER_KEEP)
-        hold(c, &next, false);
-    else if (verdict == ELECTION_FREEZE || verdict == ELECTION_LEAD)
-        hold(c, &next, verdict == ELECTION_LEAD);
-    c->leaves_out = c->leaves_out && c->is_comparison && somebody_is_absent(w, &c->view);
+    ask(w, c, &q);
+    bool is_moved = !w->is_healing && world_chance(w, w->moves) && move_leader(w, &q, &decision);
+    if (!is_moved)
+        elect(w, &q, &decision);
+    if (decision.verdict != CONTROLLER_KEEP)
+        hold(w, c, &decision);
 }
 
 void controller_send(struct world *w, struct broker *b)
@@ -129,7 +145,7 @@ void controller_send(struct world *w, struct broker *b)
     *op = (struct op){.stage = OP_SENT,
                       .is_controllers = true,
                       .is_comparison = c->is_comparison,
-                      .leaves_out = c->leaves_out,
+                      .gives_up = c->gives_up,
                       .broker = broker_id(w, b),
                       .life = b->life,
                       .term = c->term,
@@ -152,29 +168,27 @@ void controller_answered(struct world *w, struct broker *b, const struct op *op)
 void controller_ask_report(struct world *w, struct broker *b)
 {
     struct controller *c = &b->controller;
-    struct znode_state state;
     bool is_leaderless = c->view.state.leader < 0 || is_broken(w, CLUSTER_FREEZE);
     if (!b->is_up || !c->is_active || c->view.version < 0 || !is_leaderless)
         return;
-    state_to_znode(&c->view.state, &state);
     for (int32_t i = 0; i < w->replicas_count; i++) {
         int32_t id = w->assigned[i];
-        struct election_replica replica = {.broker_id = id,
-                                           .broker_epoch = c->view.live_epochs[id],
-                                           .report = c->reports[id]};
+        const struct controller_end *known = &c->reports[id];
+        bool is_missing = known->broker_epoch != c->view.live_epochs[id] ||
+                          known->leader_epoch != c->view.state.leader_epoch;
         struct message *m = world_new_message(w);
-        if (m && election_lacks_report(&replica, &state))
+        if (m && is_missing && c->view.live_epochs[id] >= 0)
             *m = (struct message){.kind = MESSAGE_COMPARE,
                                   .from = broker_id(w, b),
                                   .to = id,
                                   .life = b->life,
-                                  .asked = state.leader_epoch};
+                                  .asked = c->view.state.leader_epoch};
     }
 }
 
-void controller_take_report(struct world *w, struct broker *b, int32_t from, const struct election_report *report)
+void controller_take_report(struct world *w, struct broker *b, const struct controller_end *report)
 {
-    TRACE(w, "controller %d hears of %d: epoch %d, end %d", broker_id(w, b), from, report->last_epoch,
-          (int)report->log_end);
-    b->controller.reports[from] = *report;
+    TRACE(w, "controller %d hears of %d: epoch %d, end %d", broker_id(w, b), report->broker_id, report->last_epoch,
+          (int)report->end);
+    b->controller.reports[report->broker_id] = *report;
 }

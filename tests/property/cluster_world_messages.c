@@ -114,10 +114,11 @@ static void answer_comparison(struct world *w, struct broker *b, const struct me
     answer.from = m->to;
     answer.to = m->from;
     struct epoch_end end = epoch_history_report(&history, is_broken(w, CLUSTER_REACHED) ? -1 : b->reached_epoch);
-    answer.report = (struct election_report){.broker_epoch = b->broker_epoch,
-                                             .leader_epoch = m->asked,
-                                             .last_epoch = end.epoch,
-                                             .log_end = end.end};
+    answer.report = (struct controller_end){.broker_id = m->to,
+                                            .broker_epoch = b->broker_epoch,
+                                            .leader_epoch = m->asked,
+                                            .last_epoch = end.epoch,
+                                            .end = end.end};
     send(w, &answer);
 }
 
@@ -173,7 +174,7 @@ void broker_handle(struct world *w, struct broker *b, const struct message *m)
         break;
     case MESSAGE_REPORT:
         if (is_mine)
-            controller_take_report(w, b, m->from, &m->report);
+            controller_take_report(w, b, &m->report);
         break;
     }
 }

@@ -5,7 +5,6 @@
 #include "broker/cluster/controller.h"
 #include "broker/partition/durability.h"
 #include "broker/partition/watermark.h"
-#include "broker/replication/election.h"
 #include "broker/replication/follower_state.h"
 #include "broker/replication/leader_state.h"
 #include "broker/replication/replica_role.h"
@@ -50,7 +49,7 @@ struct view {
 enum op_stage { OP_NONE, OP_SENT, OP_ANSWERED, OP_GHOST /* nobody waits for it any more */ };
 struct op {
     enum op_stage stage;
-    bool is_controllers, is_comparison, leaves_out;
+    bool is_controllers, is_comparison, gives_up;
     int32_t broker;
     int32_t life;
     int32_t term;    /* of the controller */
@@ -81,7 +80,7 @@ struct message {
     int64_t high_watermark, epoch_start;
     int32_t records_count;
     struct record records[RECORDS_PER_PULL];
-    struct election_report report;
+    struct controller_end report;
 };
 
 struct controller {
@@ -90,10 +89,12 @@ struct controller {
     int32_t term;
     bool is_busy; /* a write is on its way */
     struct view view;
-    bool has_decision, is_comparison, leaves_out;
+    bool leaves_out; /* has waited long enough for those that are away */
+    bool has_decision, is_comparison;
+    bool gives_up; /* what only they may have */
     struct state decision;
     int32_t decision_version;
-    struct election_report reports[BROKERS_MAX];
+    struct controller_end reports[BROKERS_MAX]; /* broker epoch -1: none */
 };
 
 struct broker {
@@ -262,7 +263,7 @@ void controller_seize(struct world *w, struct broker *b);
 void controller_think(struct world *w, struct broker *b);
 void controller_send(struct world *w, struct broker *b);
 void controller_ask_report(struct world *w, struct broker *b);
-void controller_take_report(struct world *w, struct broker *b, int32_t from, const struct election_report *report);
+void controller_take_report(struct world *w, struct broker *b, const struct controller_end *report);
 void controller_answered(struct world *w, struct broker *b, const struct op *op);
 
 void fault_end_process(struct world *w, struct broker *b, bool is_clean);
