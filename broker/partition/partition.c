@@ -186,26 +186,6 @@ void partition_marks(struct partition *p, struct partition_marks *ret)
     pthread_mutex_unlock(&p->state);
 }
 
-/* ---- deletion --------------------------------------------------------------------------------------- */
-
-struct deletion {
-    int result;
-};
-
-static void retire(struct partition *p, void *arg)
-{
-    struct deletion *d = arg;
-    d->result = log_retire(p->log, NULL);
-}
-
-int partition_delete(struct partition *p)
-{
-    struct deletion d = {0};
-    partition_stop_leading(p);
-    partition_with_append_lock(p, retire, &d);
-    return d.result;
-}
-
 /* ---- waiting ---------------------------------------------------------------------------------------- */
 
 bool partition_wait(struct partition *p, struct partition_waiter *w)

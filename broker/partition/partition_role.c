@@ -24,11 +24,6 @@ static void forget_replicas(struct partition *p)
     p->limits.in_sync = 1;
 }
 
-int partition_lead(struct partition *p, int32_t leader_epoch)
-{
-    return partition_lead_with(p, leader_epoch, 0, INT64_MAX, 1);
-}
-
 int partition_lead_with(struct partition *p, int32_t leader_epoch, int64_t epoch_start, int64_t replicated_end,
                         int32_t in_sync)
 {
