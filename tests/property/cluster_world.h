@@ -39,6 +39,8 @@
     X(OLD_STATE, 5936, "a broker acts on a state older than the one it acts on") \
     X(OLD_LIFE, 51, "a broker leads by a state that lists an earlier life of it") \
     X(FENCED_PULL, 264938, "a pull of an older leader epoch counts") \
+    X(MOVE_CHECK, 0, "the end of a move does not check the registrations of those who stay") \
+    X(IDENTITY, 0, "writes of the state do not check which topic of that name it is") \
     X(REMEMBER, 3, "an epoch counts as acted on when the change has begun")
 
 enum cluster_rule {
@@ -61,6 +63,7 @@ struct cluster_counts {
     uint64_t unknown;     /* outcomes that were not known */
     uint64_t cuts;        /* truncations */
     uint64_t kills, power_cuts, empty_disks, pauses, bounces;
+    uint64_t unclean, moved, remade; /* elections, moves that ended, topics made again */
     uint64_t excused;     /* schedules in which all who had a record were lost */
     uint64_t settled;     /* schedules that were healed at their end, and all came right */
 };

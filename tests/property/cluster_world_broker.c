@@ -38,6 +38,18 @@ void broker_append(struct world *w, struct broker *b, struct record record)
     check_append(w, b, b->log_end++);
 }
 
+void broker_drop_log(struct broker *b)
+{
+    b->log_end = b->disk_end = b->durable_end = b->mark_on_disk = b->entries_count = 0;
+    b->reached_epoch = -1;
+    b->high_watermark = 0;
+    b->kept_count = 0;
+    b->old_view.is_valid = false; /* what is read from now on is newer */
+    replica_role_init(&b->role);
+    follower_state_init(&b->follower);
+    leader_state_init(&b->leader, BROKERS_MAX);
+}
+
 /* The cut is not on the disk before the next sync: a power cut may bring back what was there. */
 void broker_cut(struct world *w, struct broker *b, int32_t end)
 {
@@ -107,7 +119,7 @@ void broker_produce(struct world *w, struct broker *b)
 
 void broker_ask_latest(struct world *w, struct broker *b)
 {
-    bool is_current = broker_leads(b) && w->has_state && w->state.leader == broker_id(w, b) &&
+    bool is_current = broker_leads(b) && w->has_state && b->topic == w->topic && w->state.leader == broker_id(w, b) &&
                       w->state.leader_epoch == b->leader.leader_epoch;
     bool is_known = broker_leads(b) && watermark_is_current(&b->limits, b->high_watermark);
     if (!is_current || (!is_known && !is_broken(w, CLUSTER_LATEST)))
@@ -121,7 +133,7 @@ static struct op *new_isr_op(struct world *w, struct broker *b, const struct lea
     struct op *op = zookeeper_new_op(w);
     if (!op)
         return NULL;
-    *op = (struct op){.stage = OP_SENT, .broker = broker_id(w, b), .life = b->life, .version = change->version};
+    *op = (struct op){.stage = OP_SENT, .broker = broker_id(w, b), .life = b->life, .topic = b->topic, .version = change->version};
     state_from_znode(&change->state, &op->state);
     for (int32_t i = 0; i < change->checks_count; i++)
         op->joins |= bit(change->checks[i].broker_id);
@@ -172,9 +184,11 @@ static void begin_leading(struct world *w, struct broker *b, const struct view *
 {
     struct znode_state state;
     struct epoch_history history = broker_history(b);
+    int32_t brokers[BROKERS_MAX];
+    struct znode_replicas replicas = list_to_znode(&view->placement.replicas, brokers);
     state_to_znode(&view->state, &state);
     struct leader_beginning beginning = {.broker_id = broker_id(w, b),
-                                         .replicas = &w->replicas,
+                                         .replicas = &replicas,
                                          .state = &state,
                                          .version = view->version,
                                          .history = &history,
@@ -197,6 +211,15 @@ static void begin_following(struct world *w, struct broker *b, const struct repl
         broker_cut(w, b, (int32_t)b->high_watermark);
 }
 
+/* Moved away: nobody has to keep anything here any more. */
+static void leave(struct broker *b, int32_t leader_epoch)
+{
+    broker_drop_log(b);
+    b->left_epoch = leader_epoch;
+    b->generation++;
+    b->disk_generation++;
+}
+
 static void change_role(struct world *w, struct broker *b, const struct view *view, const struct replica_step *step)
 {
     if (b->role.step.duty == REPLICA_LEAD && b->leader.self >= 0) {
@@ -212,6 +235,10 @@ static void change_role(struct world *w, struct broker *b, const struct view *vi
         return;
     }
     follower_state_init(&b->follower);
+    if (step->duty == REPLICA_LEAVE) {
+        leave(b, step->leader_epoch);
+        return;
+    }
     if (step->duty == REPLICA_LEAD)
         begin_leading(w, b, view);
     if (step->duty == REPLICA_FOLLOW)
@@ -228,7 +255,7 @@ static enum replica_verdict decide_role(struct world *w, struct broker *b, const
     struct replica_self self = {.broker_id = broker_id(w, b),
                                 .broker_epoch = b->broker_epoch,
                                 .log_epoch = epoch_history_last(&history),
-                                .is_assigned = world_is_assigned(w, broker_id(w, b))};
+                                .is_assigned = list_holds(&view->placement.replicas, broker_id(w, b))};
     struct replica_role role = b->role;
     if (is_broken(w, CLUSTER_OLD_LIFE) && state.leader == self.broker_id)
         self.broker_epoch = view->state.isr_epochs[self.broker_id];
@@ -248,9 +275,12 @@ static void keep_role(struct world *w, struct broker *b, const struct view *view
     struct znode_state state;
     if (!broker_leads(b))
         return;
+    int32_t brokers[BROKERS_MAX];
+    struct znode_replicas replicas = list_to_znode(&view->placement.replicas, brokers);
     bool wanted = leader_state_wants_read(&b->leader);
     state_to_znode(&view->state, &state);
-    leader_state_read(&b->leader, &state, view->version);
+    if (!leader_state_assign(&b->leader, &replicas, w->now))
+        leader_state_read(&b->leader, &state, view->version);
     if (is_broken(w, CLUSTER_SETTLE) && wanted && !leader_state_wants_read(&b->leader))
         b->leader.proposed = 0;
 }
@@ -259,6 +289,8 @@ void broker_look(struct world *w, struct broker *b)
 {
     if (b->is_up && !b->is_cut && !b->view.is_valid)
         zookeeper_read(w, &b->view);
+    if (b->view.is_valid && b->view.topic != b->topic && !w->is_healing && world_chance(w, 64))
+        b->view.topic = b->topic; /* the topic's node was read before, the state now */
 }
 
 static void notice_expiry(struct world *w, struct broker *b)
@@ -282,6 +314,16 @@ static struct view next_view(struct world *w, struct broker *b)
     return view;
 }
 
+/* Another topic of that name: the log that is here is of one that was deleted. */
+static void take_topic(struct world *w, struct broker *b, const struct view *view)
+{
+    TRACE(w, "broker %d hosts topic %d now", broker_id(w, b), view->topic);
+    broker_drop_log(b);
+    b->topic = view->topic;
+    b->left_epoch = 0;
+    b->is_fsync = w->is_fsync; /* the settings are read behind the node */
+}
+
 void broker_take_view(struct world *w, struct broker *b)
 {
     struct view view = next_view(w, b);
@@ -290,7 +332,9 @@ void broker_take_view(struct world *w, struct broker *b)
         return;
     b->seen_version = view.version;
     notice_expiry(w, b);
-    if (view.version < 0 || b->broker_epoch < 0)
+    if (view.topic > b->topic)
+        take_topic(w, b, &view);
+    if (view.version < 0 || b->broker_epoch < 0 || view.topic < b->topic)
         return;
     enum replica_verdict verdict = decide_role(w, b, &view, &step);
     if (verdict == REPLICA_REFUSE) {

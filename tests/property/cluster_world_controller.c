@@ -30,6 +30,8 @@ struct question {
     struct controller_end ends_list[BROKERS_MAX];
     struct controller_ends ends;
     struct znode_state state;
+    int32_t brokers[BROKERS_MAX];
+    struct znode_replicas replicas;
     struct controller_case partition;
 };
 
@@ -59,9 +61,11 @@ static void ask(const struct world *w, const struct controller *c, struct questi
             q->ends_list[q->ends.count++] = c->reports[i];
     }
     state_to_znode(&view->state, &q->state);
-    q->partition = (struct controller_case){.replicas = &w->replicas,
+    q->replicas = list_to_znode(&view->placement.replicas, q->brokers);
+    q->partition = (struct controller_case){.replicas = &q->replicas,
                                             .state = view->version >= 0 ? &q->state : NULL,
                                             .alive = &q->alive,
+                                            .unclean = w->is_unclean,
                                             .leave_out_absent = c->leaves_out || is_broken(w, CLUSTER_SOLE_LIVE),
                                             .ends = &q->ends,
                                             .is_durable = counts_on_disk(w)};
@@ -83,38 +87,62 @@ static void elect(const struct world *w, struct question *q, struct controller_d
         forget_to_freeze(q, ret);
 }
 
-static bool somebody_is_absent(const struct world *w, const struct view *view)
+static bool somebody_is_absent(const struct view *view)
 {
-    for (int32_t i = 0; i < w->replicas_count; i++)
-        if (view->live_epochs[w->assigned[i]] < 0)
+    for (int32_t i = 0; i < view->placement.replicas.count; i++)
+        if (view->live_epochs[view->placement.replicas.brokers[i]] < 0)
             return true;
     return false;
 }
 
-static void hold(const struct world *w, struct controller *c, const struct controller_decision *d)
+static void hold(struct world *w, struct controller *c, const struct controller_decision *d, bool is_finish)
 {
     state_from_znode(&d->state, &c->decision);
     c->decision.controller_epoch = c->epoch;
     c->decision_version = c->view.version;
     c->has_decision = true;
     c->is_comparison = d->verdict == CONTROLLER_ELECT && d->safety == CONTROLLER_COMPARED;
-    c->gives_up = c->is_comparison && c->leaves_out && somebody_is_absent(w, &c->view);
+    bool leaves_out = (c->leaves_out || w->is_unclean) && somebody_is_absent(&c->view);
+    bool is_unclean = d->verdict == CONTROLLER_ELECT && d->safety == CONTROLLER_UNCLEAN;
+    c->gives_up = is_unclean || (c->is_comparison && leaves_out);
+    c->is_finish = is_finish;
+    w->counts->unclean += is_unclean;
 }
 
 /* Another in-sync replica is to lead, as when leadership is given back to the preferred one. */
 static bool move_leader(struct world *w, struct question *q, struct controller_decision *ret)
 {
-    int32_t at = (int32_t)world_below(w, (uint32_t)w->replicas_count);
+    int32_t count = q->replicas.count;
+    int32_t at = (int32_t)world_below(w, (uint32_t)count);
     int32_t preferred[BROKERS_MAX];
-    for (int32_t i = 0; i < w->replicas_count; i++)
-        preferred[i] = w->assigned[(at + i) % w->replicas_count];
-    struct znode_replicas replicas = {preferred, w->replicas_count};
+    for (int32_t i = 0; i < count; i++)
+        preferred[i] = q->brokers[(at + i) % count];
+    struct znode_replicas replicas = {preferred, count};
     q->partition.replicas = &replicas;
     bool is_moved = controller_prefer(&q->partition, &ret->state);
-    q->partition.replicas = &w->replicas;
+    q->partition.replicas = &q->replicas;
     if (is_moved)
         ret->verdict = CONTROLLER_ELECT;
     return is_moved;
+}
+
+/* What the controller decides when the partition has the leader that it can have: a move may end. */
+static bool finish_move(const struct controller *c, const struct question *q, struct controller_decision *ret)
+{
+    struct reassignment move;
+    placement_to_reassignment(&c->view.placement, &move);
+    bool is_finish = reassignment_step(&move, &q->partition, &ret->state) == REASSIGNMENT_FINISH;
+    if (is_finish)
+        ret->verdict = CONTROLLER_ELECT;
+    return is_finish;
+}
+
+static void look(struct world *w, struct controller *c)
+{
+    int32_t topic = c->view.topic;
+    zookeeper_read(w, &c->view);
+    for (int32_t i = 0; topic != c->view.topic && i < BROKERS_MAX; i++)
+        c->reports[i].broker_epoch = -1;
 }
 
 void controller_think(struct world *w, struct broker *b)
@@ -124,7 +152,7 @@ void controller_think(struct world *w, struct broker *b)
     struct question q;
     if (!b->is_up || b->is_cut || !c->is_active || c->has_decision)
         return;
-    zookeeper_read(w, &c->view);
+    look(w, c);
     if (c->view.version >= 0 && c->view.state.leader_epoch >= EPOCHS_MAX - 2)
         return;
     c->leaves_out = w->may_leave_out && world_chance(w, 8);
@@ -132,8 +160,9 @@ void controller_think(struct world *w, struct broker *b)
     bool is_moved = !w->is_healing && world_chance(w, w->moves) && move_leader(w, &q, &decision);
     if (!is_moved)
         elect(w, &q, &decision);
+    bool is_finish = decision.verdict == CONTROLLER_KEEP && finish_move(c, &q, &decision);
     if (decision.verdict != CONTROLLER_KEEP)
-        hold(w, c, &decision);
+        hold(w, c, &decision, is_finish);
 }
 
 void controller_send(struct world *w, struct broker *b)
@@ -146,11 +175,18 @@ void controller_send(struct world *w, struct broker *b)
                       .is_controllers = true,
                       .is_comparison = c->is_comparison,
                       .gives_up = c->gives_up,
+                      .is_finish = c->is_finish,
+                      .topic = c->view.topic,
+                      .placement = c->view.placement,
+                      .placement_version = c->view.placement_version,
                       .broker = broker_id(w, b),
                       .life = b->life,
                       .term = c->term,
                       .version = c->decision_version,
                       .state = c->decision};
+    for (int32_t i = 0; op->is_finish && i < w->brokers && !is_broken(w, CLUSTER_MOVE_CHECK); i++)
+        if ((op->state.isr & bit(i)) && c->view.live_epochs[i] >= 0)
+            op->joins |= bit(i);
     c->is_busy = true;
     c->has_decision = false;
     TRACE(w, "controller %d (epoch %d) sends leader %d, epoch %d, ISR %x at version %d%s", op->broker, c->epoch,
@@ -171,8 +207,8 @@ void controller_ask_report(struct world *w, struct broker *b)
     bool is_leaderless = c->view.state.leader < 0 || is_broken(w, CLUSTER_FREEZE);
     if (!b->is_up || !c->is_active || c->view.version < 0 || !is_leaderless)
         return;
-    for (int32_t i = 0; i < w->replicas_count; i++) {
-        int32_t id = w->assigned[i];
+    for (int32_t i = 0; i < c->view.placement.replicas.count; i++) {
+        int32_t id = c->view.placement.replicas.brokers[i];
         const struct controller_end *known = &c->reports[id];
         bool is_missing = known->broker_epoch != c->view.live_epochs[id] ||
                           known->leader_epoch != c->view.state.leader_epoch;
@@ -181,13 +217,16 @@ void controller_ask_report(struct world *w, struct broker *b)
             *m = (struct message){.kind = MESSAGE_COMPARE,
                                   .from = broker_id(w, b),
                                   .to = id,
+                                  .topic = c->view.topic,
                                   .life = b->life,
                                   .asked = c->view.state.leader_epoch};
     }
 }
 
-void controller_take_report(struct world *w, struct broker *b, const struct controller_end *report)
+void controller_take_report(struct world *w, struct broker *b, int32_t topic, const struct controller_end *report)
 {
+    if (topic != b->controller.view.topic)
+        return;
     TRACE(w, "controller %d hears of %d: epoch %d, end %d", broker_id(w, b), report->broker_id, report->last_epoch,
           (int)report->end);
     b->controller.reports[report->broker_id] = *report;

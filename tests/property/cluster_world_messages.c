@@ -23,7 +23,7 @@ void broker_follow(struct world *w, struct broker *b)
     struct epoch_history history = broker_history(b);
     if (!broker_follows(b) || b->broker_epoch < 0)
         return;
-    struct message m = {.from = broker_id(w, b), .to = b->follower.leader, .life = b->life};
+    struct message m = {.from = broker_id(w, b), .to = b->follower.leader, .topic = b->topic, .life = b->life};
     switch (b->follower.phase) {
     case FOLLOWER_IDLE:
         return;
@@ -152,6 +152,8 @@ static void take_answer(struct broker *b, const struct message *m)
 void broker_handle(struct world *w, struct broker *b, const struct message *m)
 {
     bool is_mine = m->life == b->life;
+    if (m->topic != b->topic && m->kind != MESSAGE_REPORT)
+        return;
     switch (m->kind) {
     case MESSAGE_NONE:
         break;
@@ -174,7 +176,7 @@ void broker_handle(struct world *w, struct broker *b, const struct message *m)
         break;
     case MESSAGE_REPORT:
         if (is_mine)
-            controller_take_report(w, b, &m->report);
+            controller_take_report(w, b, m->topic, &m->report);
         break;
     }
 }
