@@ -258,11 +258,6 @@ void group_commits_finish(struct group_commits *c, const char *topic, int32_t pa
     check_finished(c, lane);
 }
 
-bool group_commits_is_open(const struct group_commits *c, const char *topic, int32_t partition)
-{
-    return find(c, topic, partition) != NULL;
-}
-
 bool group_commits_is_finishing(const struct group_commits *c, const char *topic, int32_t partition)
 {
     const struct lane *lane = find(c, topic, partition);

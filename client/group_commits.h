@@ -36,7 +36,6 @@ void group_commits_close(struct group_commits *commits, const char *topic, int32
 void group_commits_close_all(struct group_commits *commits, int err);
 /* Call finished() as soon as nothing is under way; at once, if so now. */
 void group_commits_finish(struct group_commits *commits, const char *topic, int32_t partition);
-bool group_commits_is_open(const struct group_commits *commits, const char *topic, int32_t partition);
 bool group_commits_is_finishing(const struct group_commits *commits, const char *topic, int32_t partition);
 /* What is known to be stored; -1: nothing, or no lane. */
 int64_t group_commits_stored(const struct group_commits *commits, const char *topic, int32_t partition);

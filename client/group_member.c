@@ -452,18 +452,6 @@ void group_member_describe(const struct group_member *m, struct znode_member *re
     };
 }
 
-void group_member_visit(const struct group_member *m,
-                        void (*visit)(void *arg, const char *topic, int32_t partition, bool draining),
-                        void *arg)
-{
-    for (const struct member_topic *t = m->topics; t; t = t->hh.next)
-        for (int32_t p = 0; p < t->partitions_count; p++) {
-            enum partition_state state = t->partitions[p].state;
-            if (state == PARTITION_OWNED || state == PARTITION_DRAINING)
-                visit(arg, t->name, p, state == PARTITION_DRAINING);
-        }
-}
-
 bool group_member_is_quiet(const struct group_member *m)
 {
     if (m->state != MEMBER_REGISTERED || m->state_op || m->resubscribed || m->leaving || m->away || m->mark ||

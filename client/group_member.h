@@ -186,10 +186,6 @@ bool group_member_is_registered(const struct group_member *member);
  * machine, the rest is zero. */
 void group_member_describe(const struct group_member *member, struct znode_member *ret_member);
 
-/* For checks and tests: partitions between ADD and REMOVE or LOST (draining ones included). */
-void group_member_visit(const struct group_member *member,
-                        void (*visit)(void *arg, const char *topic, int32_t partition, bool draining),
-                        void *arg);
-/* Nothing is under way or due: assigned = owned, the assignment's view is what was seen last. */
+/* For tests. Nothing is under way or due: assigned = owned, the assignment's view is what was seen last. */
 bool group_member_is_quiet(const struct group_member *member);
 #endif

@@ -155,9 +155,3 @@ bool request_is_read(const struct request *r)
 {
     return r->op == OP_GET || r->op == OP_EXISTS || r->op == OP_CHILDREN || r->op == OP_SYNC;
 }
-
-const char *request_path(const struct request *r)
-{
-    const char *path = r->path + strlen(r->coordinator->servers.chroot);
-    return *path ? path : "/";
-}

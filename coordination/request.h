@@ -87,6 +87,4 @@ int request_copy_data(struct request *r, const void *data, size_t bytes);
 /* What it takes on the wire, roughly and never too little. */
 size_t request_bytes(const struct request *r);
 bool request_is_read(const struct request *r);
-/* The path as the caller knows it, without the chroot. */
-const char *request_path(const struct request *r);
 #endif

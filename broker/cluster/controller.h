@@ -91,13 +91,6 @@ bool controller_wants_ends(const struct controller_case *partition);
  * does not lead, is alive and in sync and not about to stop, and the present leader is well. */
 bool controller_prefer(const struct controller_case *partition, struct znode_state *ret);
 
-/* controller_elect() without knowledge of logs: a sole member leads whatever became of its page cache, several
- * that lost theirs stay offline, and an unclean election takes the first live replica. */
-enum controller_verdict controller_decide(const struct znode_replicas *replicas,
-                                          const struct znode_state *state,
-                                          const struct controller_brokers *alive, bool unclean,
-                                          struct znode_state *ret);
-
 /* ---- shared with reassignment.c ------------------------------------------------------------------------- */
 
 bool controller_is_assigned(const struct znode_replicas *replicas, int32_t broker_id);

@@ -67,7 +67,6 @@ struct controller_driver {
 void controller_chunk_free(struct controller_chunk *chunk);
 /* Forget what was not sent. */
 void controller_drop_chunk(struct controller_driver *d);
-bool controller_has_room(const struct controller_driver *d);
 /* Write the state with the next chunk. Returns false: no room or no memory, decide again later. */
 bool controller_add_state(struct controller_driver *d, struct image_topic *topic, int32_t number,
                           const struct controller_decision *decision, bool is_finish);

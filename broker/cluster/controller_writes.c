@@ -301,11 +301,6 @@ void controller_send(struct controller_driver *d)
                                                      .generation = coordinator_generation(d->s.coordinator)});
 }
 
-bool controller_has_room(const struct controller_driver *d)
-{
-    return d->chunk || d->in_flight < CONTROLLER_WRITES_IN_FLIGHT_MAX;
-}
-
 /* NULL: no room, or no memory. */
 static struct controller_chunk *open_chunk(struct controller_driver *d)
 {

@@ -28,6 +28,16 @@ static inline int32_t durability_mode_for(int32_t mode, int32_t replicas)
     return replicas > 1 ? DURABILITY_REPLICATED : DURABILITY_FSYNC;
 }
 
+/* Both as in the table above: up to where a replica holds its records safely; and what consumers read below. */
+static inline int64_t durability_safe_end(int32_t mode, int64_t log_end, int64_t durable_end)
+{
+    return mode == DURABILITY_FSYNC ? durable_end : log_end;
+}
+static inline int64_t durability_visible_end(int32_t mode, int64_t high_watermark, int64_t durable_end)
+{
+    return mode == DURABILITY_INTERVAL && durable_end < high_watermark ? durable_end : high_watermark;
+}
+
 struct durability {
     int64_t flush_messages; /* interval: records that may lie unflushed; at least 1 */
     int64_t flush_ms;       /* interval: and for how long */

@@ -17,9 +17,9 @@ int partition_new(const char *topic, int32_t number, const uint8_t topic_id[16],
     p->number = number;
     memcpy(p->topic_id, topic_id, sizeof p->topic_id);
     p->leader_epoch = -1;
-    p->replicated_end = p->replicated_start = INT64_MAX;
+    p->limits = (struct watermark_limits){.replicated_end = INT64_MAX, .in_sync = 1, .min_in_sync = 1};
+    p->replicated_start = INT64_MAX;
     p->deleted_start = INT64_MIN;
-    p->in_sync = p->min_in_sync = 1;
     pthread_mutex_init(&p->append, NULL);
     pthread_mutex_init(&p->state, NULL);
     p->log = *log;
@@ -109,18 +109,17 @@ struct log *partition_log(struct partition *p)
 
 int64_t partition_safe_end(const struct partition *p)
 {
-    return p->durability.mode == DURABILITY_FSYNC ? p->durable_end : p->log_end;
+    return durability_safe_end(p->durability.mode, p->log_end, p->durable_end);
 }
 
 int64_t partition_visible_end(const struct partition *p)
 {
-    bool is_bounded = p->durability.mode == DURABILITY_INTERVAL && p->durable_end < p->high_watermark;
-    return is_bounded ? p->durable_end : p->high_watermark;
+    return durability_visible_end(p->durability.mode, p->high_watermark, p->durable_end);
 }
 
 static void release_appends(struct partition *p, struct outbox *o)
 {
-    while (p->unacked.head && p->unacked.head->last_offset < p->high_watermark)
+    while (p->unacked.head && watermark_answer(&p->limits, p->high_watermark, p->unacked.head->last_offset) == 0)
         outbox_answer(o, append_list_pop(&p->unacked), 0, NULL);
 }
 
@@ -154,25 +153,14 @@ static void release_waiters(struct partition *p, struct outbox *o)
     }
 }
 
-/* How far the high watermark may go: what all replicas that count hold safely, if they are enough. */
-static int64_t agreed_end(const struct partition *p)
-{
-    int64_t safe = partition_safe_end(p);
-    if (!p->is_leader || p->in_sync < p->min_in_sync)
-        return p->high_watermark;
-    return safe < p->replicated_end ? safe : p->replicated_end;
-}
-
 void partition_advance(struct partition *p, int64_t log_end, struct outbox *o)
 {
     p->log_end = log_end;
     if (p->durable_end > log_end)
         p->durable_end = log_end;
-    int64_t end = agreed_end(p);
-    if (end > p->high_watermark)
-        p->high_watermark = end;
-    if (p->high_watermark > log_end) /* only a truncation, which no leader does */
-        p->high_watermark = log_end;
+    if (p->is_leader)
+        p->high_watermark = watermark_lead(&p->limits, p->high_watermark, partition_safe_end(p));
+    p->high_watermark = watermark_within(p->high_watermark, log_end);
     release_appends(p, o);
     release_waiters(p, o);
 }
@@ -185,8 +173,8 @@ void partition_marks(struct partition *p, struct partition_marks *ret)
         .high_watermark = p->high_watermark,
         .visible_end = partition_visible_end(p),
         .log_end = p->log_end,
-        .epoch_start = p->epoch_start,
-        .is_end_known = !p->is_leader || p->high_watermark >= p->epoch_start,
+        .epoch_start = p->limits.epoch_start,
+        .is_end_known = !p->is_leader || watermark_is_current(&p->limits, p->high_watermark),
         .safe_end = partition_safe_end(p),
         .replicated_start = p->replicated_start,
         .deleted_start = p->deleted_start,
@@ -196,26 +184,6 @@ void partition_marks(struct partition *p, struct partition_marks *ret)
         .is_follower = p->is_follower,
     };
     pthread_mutex_unlock(&p->state);
-}
-
-/* ---- deletion --------------------------------------------------------------------------------------- */
-
-struct deletion {
-    int result;
-};
-
-static void retire(struct partition *p, void *arg)
-{
-    struct deletion *d = arg;
-    d->result = log_retire(p->log, NULL);
-}
-
-int partition_delete(struct partition *p)
-{
-    struct deletion d = {0};
-    partition_stop_leading(p);
-    partition_with_append_lock(p, retire, &d);
-    return d.result;
 }
 
 /* ---- waiting ---------------------------------------------------------------------------------------- */

@@ -45,10 +45,6 @@ void partition_use_flusher(struct partition *p, struct flusher *flusher);
 /* At the very end, when nobody calls the partition any more but references may still lie about: take the log
  * out of it. The partition is good for partition_unref() only from then on, and calls nobody. */
 struct log *partition_take_log(struct partition *p);
-/* The topic is deleted: stop leading, free the directory's name now, remove the files when the last reference
- * and the last range are gone. Waits for the append lock: not for an I/O loop. Returns 0 or a storage error.
- */
-int partition_delete(struct partition *p);
 
 /* Whatever its host wants to find from it; to be set before the partition is shared. */
 void partition_set_owner(struct partition *p, void *owner);
@@ -65,10 +61,9 @@ void partition_start_at(struct partition *p, int64_t high_watermark);
 /* ---- role ------------------------------------------------------------------------------------------- */
 
 /* Become leader at `leader_epoch` (never lower than before: -BROOK_E_FENCED_EPOCH), or stop leading and following.
- * Queued appends and waiters are answered -BROOK_E_NOT_LEADER when leading ends. partition_lead() is for
- * the only replica; with others, `replicated_end` and `in_sync` are as for partition_set_replicas(), and the epoch
- * begins at `epoch_start`: below it consumers may have seen more than this leader's high watermark says yet. */
-int partition_lead(struct partition *p, int32_t leader_epoch);
+ * Queued appends and waiters are answered -BROOK_E_NOT_LEADER when leading ends. `replicated_end` and `in_sync` are as
+ * for partition_set_replicas(), and the epoch begins at `epoch_start`: below it consumers may have seen more than this
+ * leader's high watermark says yet. */
 int partition_lead_with(struct partition *p, int32_t leader_epoch, int64_t epoch_start, int64_t replicated_end,
                         int32_t in_sync);
 void partition_stop_leading(struct partition *p);
@@ -85,7 +80,7 @@ bool partition_set_replicas_start(struct partition *p, int32_t leader_epoch, int
  * BROOK_E_NOT_ENOUGH_REPLICAS and the high watermark stands still. A new partition has 1. */
 void partition_set_min_in_sync(struct partition *p, int32_t min_in_sync);
 
-/* Become follower at `leader_epoch` (as for partition_lead()). Appends that are being written at this moment end
+/* Become follower at `leader_epoch` (as for partition_lead_with()). Appends that are being written at this moment end
  * before partition_with_append_lock() or one of the calls below comes to its turn. */
 int partition_follow(struct partition *p, int32_t leader_epoch);
 /* A follower's, on threads that may wait for the disk; one at a time for a partition. `leader_epoch`: of whoever the

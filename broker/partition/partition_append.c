@@ -12,7 +12,8 @@ static void answer_too_few(struct partition *p, struct partition_append *a, stru
 {
     char text[sizeof a->error.text];
     snprintf(text, sizeof text,
-             "partition %.150s/%" PRId32 ": %" PRId32 " replicas in sync, min.insync.replicas is %" PRId32, p->topic, p->number, p->in_sync, p->min_in_sync);
+             "partition %.150s/%" PRId32 ": %" PRId32 " replicas in sync, min.insync.replicas is %" PRId32,
+             p->topic, p->number, p->limits.in_sync, p->limits.min_in_sync);
     outbox_answer(o, a, BROOK_E_NOT_ENOUGH_REPLICAS, text);
 }
 
@@ -23,7 +24,7 @@ void partition_enqueue(struct partition *p, struct partition_append *a)
     pthread_mutex_lock(&p->state);
     if (!p->is_leader)
         outbox_answer(&o, a, BROOK_E_NOT_LEADER, NULL);
-    else if (a->wait_for_all && p->in_sync < p->min_in_sync)
+    else if (a->wait_for_all && !watermark_has_enough(&p->limits))
         answer_too_few(p, a, &o);
     else if (p->refusal)
         outbox_answer(&o, a, p->refusal, p->refusal_text);
@@ -214,7 +215,7 @@ static void settle(struct partition *p, struct group *g, int result, const struc
         a->log_start_offset = log_start;
         if (result != 0)
             outbox_answer(o, a, error->code, error->text);
-        else if (!a->wait_for_all || a->last_offset < p->high_watermark)
+        else if (!a->wait_for_all || watermark_answer(&p->limits, p->high_watermark, a->last_offset) == 0)
             outbox_answer(o, a, 0, NULL);
         else if (!p->is_leader) /* stored, but whether it stays is the next leader's to say */
             outbox_answer_written(o, a, BROOK_E_NOT_LEADER, NULL);
@@ -303,8 +304,8 @@ bool partition_cancel(struct partition *p, struct partition_append *a)
     pthread_mutex_lock(&p->state);
     bool is_stored = append_list_remove(&p->unacked, a);
     bool waiting = is_stored || append_list_remove(&p->queue, a);
-    int code = is_stored && p->in_sync < p->min_in_sync ? BROOK_E_NOT_ENOUGH_REPLICAS_AFTER_APPEND
-                                                        : BROOK_E_TIMED_OUT;
+    int answer = is_stored ? watermark_answer(&p->limits, p->high_watermark, a->last_offset) : -BROOK_E_AGAIN;
+    int code = answer == -BROOK_E_NOT_ENOUGH_REPLICAS_AFTER_APPEND ? -answer : BROOK_E_TIMED_OUT;
     pthread_mutex_unlock(&p->state);
     if (!waiting)
         return false;

@@ -26,14 +26,11 @@ static int fenced(struct partition *p, const struct replicated *r)
                            p->topic, p->number, r->leader_epoch);
 }
 
-/* The leader's mark, as far as our log reaches. It never falls: a new leader may not know it yet. */
 static void take_high_watermark(struct partition *p, int64_t leader_high_watermark)
 {
     int64_t end = log_end_offset(p->log);
-    int64_t mark = leader_high_watermark < end ? leader_high_watermark : end;
     pthread_mutex_lock(&p->state);
-    if (mark > p->high_watermark)
-        p->high_watermark = mark;
+    p->high_watermark = watermark_follow(p->high_watermark, leader_high_watermark, end);
     pthread_mutex_unlock(&p->state);
 }
 

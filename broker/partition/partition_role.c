@@ -20,13 +20,8 @@ void partition_end_role(struct partition *p, struct outbox *o)
 /* Another leader's time begins: what was known of the others' positions is of the one before. */
 static void forget_replicas(struct partition *p)
 {
-    p->replicated_end = p->replicated_start = INT64_MAX;
-    p->in_sync = 1;
-}
-
-int partition_lead(struct partition *p, int32_t leader_epoch)
-{
-    return partition_lead_with(p, leader_epoch, 0, INT64_MAX, 1);
+    p->limits.replicated_end = p->replicated_start = INT64_MAX;
+    p->limits.in_sync = 1;
 }
 
 int partition_lead_with(struct partition *p, int32_t leader_epoch, int64_t epoch_start, int64_t replicated_end,
@@ -42,10 +37,10 @@ int partition_lead_with(struct partition *p, int32_t leader_epoch, int64_t epoch
     if (p->is_follower)
         partition_end_role(p, &o); /* readers of a follower look again */
     p->leader_epoch = leader_epoch;
-    p->epoch_start = epoch_start;
-    p->replicated_end = replicated_end;
+    p->limits.epoch_start = epoch_start;
+    p->limits.replicated_end = replicated_end;
     p->replicated_start = replicated_end == INT64_MAX ? INT64_MAX : -1;
-    p->in_sync = in_sync;
+    p->limits.in_sync = in_sync;
     p->is_leader = true;
     partition_advance(p, log_end_offset(p->log), &o);
     partition_want_flush(p);
@@ -101,8 +96,8 @@ bool partition_set_replicas(struct partition *p, int32_t leader_epoch, int64_t r
     pthread_mutex_lock(&p->state);
     bool applies = p->is_leader && p->leader_epoch == leader_epoch;
     if (applies) {
-        p->replicated_end = replicated_end;
-        p->in_sync = in_sync;
+        p->limits.replicated_end = replicated_end;
+        p->limits.in_sync = in_sync;
         partition_advance(p, p->log_end, &o);
     }
     pthread_mutex_unlock(&p->state);
@@ -130,7 +125,7 @@ void partition_set_min_in_sync(struct partition *p, int32_t min_in_sync)
     struct outbox o;
     outbox_init(&o);
     pthread_mutex_lock(&p->state);
-    p->min_in_sync = min_in_sync;
+    p->limits.min_in_sync = min_in_sync;
     partition_advance(p, p->log_end, &o);
     pthread_mutex_unlock(&p->state);
     outbox_post(&o, NULL, NULL);

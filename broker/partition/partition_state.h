@@ -7,6 +7,7 @@
 #define BROOK_PARTITION_STATE_H
 
 #include "broker/partition/partition.h"
+#include "broker/partition/watermark.h"
 #include "broker/storage/flusher.h"
 
 #include <pthread.h>
@@ -36,13 +37,10 @@ struct partition {
     bool is_leader;
     bool is_follower; /* never both */
     int32_t leader_epoch;
-    int64_t epoch_start; /* of the leader's epoch */
-    int64_t replicated_end; /* of the other replicas, INT64_MAX: there are none */
-    int64_t replicated_start; /* the same of where their logs begin */
+    struct watermark_limits limits; /* a leader's */
+    int64_t replicated_start; /* of the others that count, as limits.replicated_end: where their logs begin */
     int64_t deleted_start;  /* of the last deletion on request here; INT64_MIN: there was none */
     int64_t kept_start;     /* known to be on stable storage */
-    int32_t in_sync;
-    int32_t min_in_sync;
     int refusal; /* what appends are answered without being tried; 0: they are */
     const char *refusal_text;
     int64_t log_end;

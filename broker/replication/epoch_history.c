@@ -24,6 +24,12 @@ struct epoch_end epoch_history_end(const struct epoch_history *h, int32_t epoch)
     return (struct epoch_end){.epoch = h->entries[behind - 1].epoch, .end = end};
 }
 
+struct epoch_end epoch_history_report(const struct epoch_history *h, int32_t reached_epoch)
+{
+    int32_t last = epoch_history_last(h);
+    return (struct epoch_end){.epoch = last > reached_epoch ? last : reached_epoch, .end = h->log_end};
+}
+
 bool epoch_history_fits(const struct epoch_history *h, int64_t offset, int32_t last_epoch)
 {
     if (offset <= h->log_start)

@@ -31,6 +31,9 @@ int32_t epoch_history_before(const struct epoch_history *h, int64_t offset);
 /* The largest epoch that is at most `epoch`, and its end. None: -1, and where the log begins. This is the answer to
  * EpochEnd. */
 struct epoch_end epoch_history_end(const struct epoch_history *h, int32_t epoch);
+/* How the log is compared with others in an election (election.h), when its replica has reached the start of
+ * `reached_epoch`: the newer of that and of its last epoch, and where it ends. */
+struct epoch_end epoch_history_report(const struct epoch_history *h, int32_t reached_epoch);
 /* Whether a log that ends at `offset` with a record of `last_epoch` (-1: it has none) is a beginning of this one: then
  * both hold the same records below `offset`, as far as this one still has them. A log that ends where this one
  * begins always fits. */

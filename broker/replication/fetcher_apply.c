@@ -113,7 +113,7 @@ static void tell_cut(struct fetch_entry *e, const struct question *q, int64_t hi
     char subject[288];
     snprintf(subject, sizeof subject, "partition=%s/%" PRId32 " epoch=%" PRId32, partition_topic(e->partition),
              e->key.number, e->state.leader_epoch);
-    if (e->state.cut < high_watermark)
+    if (follower_state_cuts_committed(&e->state, high_watermark))
         diag_log(e->link->thread->fetchers->s.diag, DIAG_ERROR, subject,
                  "cutting the log from %" PRId64 " to %" PRId64 ": records below the high watermark %" PRId64
                  " are lost, which only an unclean election does",

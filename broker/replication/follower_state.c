@@ -127,9 +127,3 @@ void follower_state_refused(struct follower_state *f, const struct epoch_history
         break;
     }
 }
-
-int64_t follower_state_high_watermark(int64_t high_watermark, int64_t leader_high_watermark, int64_t log_end)
-{
-    int64_t mark = least(leader_high_watermark, log_end);
-    return mark > high_watermark ? mark : high_watermark;
-}

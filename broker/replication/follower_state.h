@@ -69,7 +69,4 @@ bool follower_state_may_append(const struct follower_state *f, const struct epoc
  * else, also "not leader": the leader may not have read the state yet. Nothing changes). */
 void follower_state_refused(struct follower_state *f, const struct epoch_history *history, int32_t current_epoch,
                             int error, int64_t leader_log_start);
-/* The high watermark after `high_watermark`, when the leader says `leader_high_watermark` and the log ends at
- * `log_end`: as far as the log reaches, never back. */
-int64_t follower_state_high_watermark(int64_t high_watermark, int64_t leader_high_watermark, int64_t log_end);
 #endif

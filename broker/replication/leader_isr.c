@@ -32,6 +32,14 @@ static bool may_join(const struct leader_state *s, const struct leader_replica *
            now_ms - r->caught_up_ms <= s->lag_ms_max;
 }
 
+bool leader_state_could_join(struct leader_state *s, int32_t broker_id, int64_t high_watermark, int64_t now_ms)
+{
+    const struct leader_replica *r = leader_find(s, broker_id);
+    uint32_t bit = r ? leader_bit((int32_t)(r - s->replicas)) : 0;
+    return bit && s->change == LEADER_IDLE && !((s->stored | s->proposed) & bit) &&
+           may_join(s, r, high_watermark, now_ms);
+}
+
 /* Leaving comes first and alone: a member that is to join may prove to be of an earlier life, and the whole write
  * fails then. */
 static uint32_t wanted_isr(const struct leader_state *s, int64_t high_watermark, int64_t now_ms)

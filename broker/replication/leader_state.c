@@ -17,7 +17,6 @@ void leader_state_init(struct leader_state *s, int32_t replicas_max)
     memset(s, 0, sizeof *s);
     s->self = -1;
     s->leader_epoch = -1;
-    s->min_in_sync = 1;
     s->replicas_max = replicas_max;
 }
 
@@ -119,7 +118,6 @@ int leader_state_begin(struct leader_state *s, const struct leader_beginning *b)
     s->version = b->version;
     s->epoch_start = epoch_start_of(b->history, s->leader_epoch);
     s->log_start = b->history->log_start;
-    s->min_in_sync = b->min_in_sync;
     s->lag_ms_max = b->lag_ms_max;
     if (b->is_again)
         doubt(s);
@@ -243,30 +241,9 @@ int32_t leader_state_in_sync(const struct leader_state *s)
     return proposed < stored ? proposed : stored;
 }
 
-int64_t leader_state_high_watermark(const struct leader_state *s, int64_t high_watermark, int64_t safe_end)
+void leader_state_limits(const struct leader_state *s, struct watermark_limits *limits)
 {
-    if (leader_state_in_sync(s) < s->min_in_sync)
-        return high_watermark;
-    int64_t mark = least(safe_end, leader_state_replicated_end(s));
-    return mark > high_watermark ? mark : high_watermark;
-}
-
-int leader_state_may_append(const struct leader_state *s)
-{
-    return leader_state_in_sync(s) >= s->min_in_sync ? 0 : -BROOK_E_NOT_ENOUGH_REPLICAS;
-}
-
-int leader_state_may_acknowledge(const struct leader_state *s, int64_t high_watermark, int64_t last_offset)
-{
-    if (leader_state_in_sync(s) < s->min_in_sync)
-        return -BROOK_E_NOT_ENOUGH_REPLICAS_AFTER_APPEND;
-    return last_offset < high_watermark ? 0 : -BROOK_E_AGAIN;
-}
-
-int leader_state_latest(const struct leader_state *s, int64_t high_watermark, int64_t *ret_offset)
-{
-    if (high_watermark < s->epoch_start)
-        return -BROOK_E_OFFSET_NOT_AVAILABLE;
-    *ret_offset = high_watermark;
-    return 0;
+    limits->epoch_start = s->epoch_start;
+    limits->replicated_end = leader_state_replicated_end(s);
+    limits->in_sync = leader_state_in_sync(s);
 }

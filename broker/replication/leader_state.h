@@ -15,6 +15,7 @@
 #ifndef BROOK_REPLICATION_LEADER_STATE_H
 #define BROOK_REPLICATION_LEADER_STATE_H
 
+#include "broker/partition/watermark.h"
 #include "broker/replication/epoch_history.h"
 #include "coordination/znodes.h"
 
@@ -48,7 +49,6 @@ struct leader_state {
     int64_t epoch_start; /* first offset of this epoch */
     int64_t log_start;   /* of the leader's own log, as far as it was told */
     int32_t version;     /* of the state node as stored */
-    int32_t min_in_sync;
     int64_t lag_ms_max;
     enum leader_change change;
     uint32_t stored;   /* ISR as stored: bits are indexes into replicas */
@@ -74,7 +74,6 @@ struct leader_beginning {
     const struct znode_state *state;       /* names this broker as leader */
     int32_t version;
     const struct epoch_history *history; /* of the leader's own log */
-    int32_t min_in_sync;                 /* at least 1 */
     int64_t lag_ms_max;                  /* replica.lag.time.max.ms */
     int64_t now_ms;
     /* This process led at this epoch before, and what it had sent to change the ISR is forgotten: it may be stored, now
@@ -133,18 +132,8 @@ int64_t leader_state_replicated_end(const struct leader_state *s);
 int64_t leader_state_replicated_start(const struct leader_state *s);
 /* How many are in sync, the leader included: the lesser of the stored and the proposed ISR. */
 int32_t leader_state_in_sync(const struct leader_state *s);
-/* The high watermark after `high_watermark`, when the leader itself holds its log safely up to `safe_end`: the minimum
- * of all, and never back; with fewer in sync than min.insync.replicas it stands still. */
-int64_t leader_state_high_watermark(const struct leader_state *s, int64_t high_watermark, int64_t safe_end);
-
-/* acks=all, before the append: 0 or -BROOK_E_NOT_ENOUGH_REPLICAS. */
-int leader_state_may_append(const struct leader_state *s);
-/* acks=all, for the record at `last_offset`: 0: acknowledge; -BROOK_E_AGAIN: wait on;
- * -BROOK_E_NOT_ENOUGH_REPLICAS_AFTER_APPEND: it is stored, but by too few in sync. */
-int leader_state_may_acknowledge(const struct leader_state *s, int64_t high_watermark, int64_t last_offset);
-/* What `latest` answers: 0 and the high watermark, or -BROOK_E_OFFSET_NOT_AVAILABLE as long as that has not reached
- * the start of the epoch: consumers may have seen more under the leader before. */
-int leader_state_latest(const struct leader_state *s, int64_t high_watermark, int64_t *ret_offset);
+/* What the partition goes by from now on (watermark.h): all but its min_in_sync, which stays. */
+void leader_state_limits(const struct leader_state *s, struct watermark_limits *limits);
 
 /* ---- changing the in-sync replicas ------------------------------------------------------------------ */
 
@@ -160,6 +149,8 @@ struct leader_isr_change {
 };
 /* The leader's own log begins at `log_start`: to be told before each of the next two. It only rises. */
 void leader_state_starts_at(struct leader_state *s, int64_t log_start);
+/* Whether the replica could join if this were looked at now: then leader_state_propose() is due. */
+bool leader_state_could_join(struct leader_state *s, int32_t broker_id, int64_t high_watermark, int64_t now_ms);
 /* Is a change due? Shrink: members not assigned, dead, draining, registered anew, whose log ends below the high
  * watermark (it has lost records), or not caught up for lag_ms_max (a pull catches up when it asks for the log's end as
  * of the pull before, as of then). Expand: assigned, alive, not

@@ -92,8 +92,9 @@ static int ask(struct question *q)
 
 static void publish(struct replica *r)
 {
-    partition_set_replicas(r->partition, r->leader->leader_epoch, leader_state_replicated_end(r->leader),
-                           leader_state_in_sync(r->leader));
+    struct watermark_limits limits;
+    leader_state_limits(r->leader, &limits);
+    partition_set_replicas(r->partition, r->leader->leader_epoch, limits.replicated_end, limits.in_sync);
     partition_set_replicas_start(r->partition, r->leader->leader_epoch, leader_state_replicated_start(r->leader));
 }
 
@@ -135,6 +136,13 @@ static void begin_epoch(struct question *q, const struct epoch_history *history)
     q->result = leader_state_begin(q->replica->leader, &b);
 }
 
+static int lead_partition(struct partition *p, const struct leader_state *leader)
+{
+    struct watermark_limits limits;
+    leader_state_limits(leader, &limits);
+    return partition_lead_with(p, leader->leader_epoch, limits.epoch_start, limits.replicated_end, limits.in_sync);
+}
+
 static int lead(struct replica *r, const struct replica_news *news)
 {
     int32_t room = news->replicas->count + news->state->isr_count; /* one may be older than the other */
@@ -151,7 +159,6 @@ static int lead(struct replica *r, const struct replica_news *news)
                                          .replicas = news->replicas,
                                          .state = news->state,
                                          .version = news->version,
-                                         .min_in_sync = news->min_in_sync,
                                          .lag_ms_max = r->s->lag_ms_max,
                                          .now_ms = news->now_ms,
                                          .is_again = news->is_again};
@@ -161,8 +168,7 @@ static int lead(struct replica *r, const struct replica_news *news)
         replica_reach_epoch(r, leader->leader_epoch);
     partition_set_min_in_sync(r->partition, news->min_in_sync);
     if (!err)
-        err = partition_lead_with(r->partition, leader->leader_epoch, leader->epoch_start,
-                                  leader_state_replicated_end(leader), leader_state_in_sync(leader));
+        err = lead_partition(r->partition, leader);
     if (!err)
         publish(r);
     if (err) {
@@ -219,7 +225,6 @@ static void lead_on(struct replica *r, const struct replica_news *news)
     int err = take_leaders_news(r, news);
     if (err == -BROOK_E_TOO_MANY && r->leader->replicas_max < ZNODE_REPLICAS_MAX && !grow(r, ZNODE_REPLICAS_MAX))
         (void)take_leaders_news(r, news);
-    r->leader->min_in_sync = news->min_in_sync;
     partition_set_min_in_sync(r->partition, news->min_in_sync);
     publish(r);
     pthread_mutex_unlock(&r->lock);
@@ -365,15 +370,6 @@ static void run_look(struct inbox_item *item)
     replica_unref(r);
 }
 
-/* Somebody who is not in sync is as far as consumers are. Under the lock. */
-static bool may_join(struct replica *r, int32_t broker_id)
-{
-    const struct leader_replica *f = leader_find(r->leader, broker_id);
-    uint32_t bit = leader_bit((int32_t)(f - r->leader->replicas));
-    return r->leader->change == LEADER_IDLE && !((r->leader->stored | r->leader->proposed) & bit) &&
-           f->safe_end >= high_watermark(r) && f->log_start >= log_start_offset(partition_log(r->partition));
-}
-
 int replica_pull(struct replica *r, const struct leader_pull *pull, int64_t now_ms)
 {
     struct question q = {.ask = take_pull, .replica = r, .pull = pull, .now_ms = now_ms};
@@ -382,7 +378,7 @@ int replica_pull(struct replica *r, const struct leader_pull *pull, int64_t now_
     int err = r->leader ? ask(&q) : -BROOK_E_NOT_LEADER;
     if (!err) {
         publish(r);
-        post = !r->is_posted && may_join(r, pull->broker_id);
+        post = !r->is_posted && leader_state_could_join(r->leader, pull->broker_id, high_watermark(r), now_ms);
         r->is_posted |= post;
     }
     pthread_mutex_unlock(&r->lock);
@@ -400,11 +396,7 @@ static void end_of_epoch(struct question *q, const struct epoch_history *history
         int32_t current_epoch = q->current_epoch < 0 ? q->replica->leader->leader_epoch : q->current_epoch;
         q->result = leader_state_epoch_end(q->replica->leader, history, current_epoch, q->epoch, &q->end);
     } else {
-        int32_t reached = replica_reached_epoch(q->replica);
-        q->end.epoch = epoch_history_last(history);
-        if (q->end.epoch < reached)
-            q->end.epoch = reached;
-        q->end.end = history->log_end;
+        q->end = epoch_history_report(history, replica_reached_epoch(q->replica));
     }
 }
 

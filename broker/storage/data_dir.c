@@ -516,11 +516,6 @@ int data_dir_close(struct data_dir *dir, bool clean)
     return r;
 }
 
-const char *data_dir_path(const struct data_dir *dir)
-{
-    return dir->path;
-}
-
 bool data_dir_was_clean(const struct data_dir *dir, int64_t *ret_broker_epoch)
 {
     if (ret_broker_epoch)

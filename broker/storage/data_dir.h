@@ -23,7 +23,7 @@ struct data_dir_partition {
 };
 
 /* Make the directory if it is missing, and lock it; nothing else in it is looked at. Before data_dir_load()
- * only data_dir_path(), data_dir_is_new(), data_dir_leave_unclaimed(), data_dir_was_clean() (which says no) and data_dir_close() (not clean) may be
+ * only data_dir_is_new(), data_dir_leave_unclaimed(), data_dir_was_clean() (which says no) and data_dir_close() (not clean) may be
  * called. Returns 0; -BROOK_E_LOCKED (the sentence names the owner); -BROOK_E_CONFIG (too long a path);
  * -BROOK_E_STORAGE_ERROR. */
 int data_dir_lock(const char *path, struct data_dir **ret_dir, struct brook_error *error);
@@ -47,7 +47,6 @@ int data_dir_close(struct data_dir *dir, bool clean);
 /* Write that marker while the lock stays; close the directory later, not `clean`, which leaves the marker
  * alone. Returns 0 or -BROOK_E_STORAGE_ERROR. */
 int data_dir_mark_clean(struct data_dir *dir);
-const char *data_dir_path(const struct data_dir *dir);
 /* Whether the last stop was clean, and the broker epoch that the marker names (-1: none). */
 bool data_dir_was_clean(const struct data_dir *dir, int64_t *ret_broker_epoch);
 /* The registration that was noted last, by a broker with `directories` data directories: it is the disk that had all

@@ -48,20 +48,6 @@ size_t epochs_count_up_to(const struct epoch_entry *entries, size_t count, int32
     return low;
 }
 
-int32_t epochs_before(const struct epochs *e, int64_t offset)
-{
-    size_t n = epochs_count_below(e->entries, e->count, offset);
-    return n > 0 ? e->entries[n - 1].epoch : -1;
-}
-
-void epochs_end(const struct epochs *e, int32_t epoch, int64_t log_end, int32_t *ret_epoch,
-                int64_t *ret_end_offset)
-{
-    size_t n = epochs_count_up_to(e->entries, e->count, epoch);
-    *ret_epoch = n > 0 ? e->entries[n - 1].epoch : -1;
-    *ret_end_offset = n == 0 ? -1 : n < e->count ? e->entries[n].start_offset : log_end;
-}
-
 static int add(struct epochs *e, int32_t epoch, int64_t start_offset)
 {
     if (e->count == e->capacity) {

@@ -33,12 +33,6 @@ int32_t epochs_last(const struct epochs *e);
 /* How many of `count` entries have at most `epoch`; how many begin below `offset`. */
 size_t epochs_count_up_to(const struct epoch_entry *entries, size_t count, int32_t epoch);
 size_t epochs_count_below(const struct epoch_entry *entries, size_t count, int64_t offset);
-/* The newest one that began below `offset`; -1: none. */
-int32_t epochs_before(const struct epochs *e, int64_t offset);
-/* The newest one that is not above `epoch`, and where it ends: at the next one's start, or at the log's end.
- * -1 and -1: none. */
-void epochs_end(const struct epochs *e, int32_t epoch, int64_t log_end, int32_t *ret_epoch,
-                int64_t *ret_end_offset);
 /* A batch of `epoch` begins at `start_offset`: remembered if the epoch is newer than the last (else nothing).
  * Returns 0 or -BROOK_E_NOMEM. */
 int epochs_assign(struct epochs *e, int32_t epoch, int64_t start_offset);

@@ -200,22 +200,15 @@ int log_start_over(struct log *log, int64_t offset, int64_t now_ms, struct brook
 
 /* ---- leader epochs: which began at which offset, as far as the log reaches ---------------------------- */
 
-/* Of the newest record; what log_begin_epoch() said counts too. -1: none. */
+/* Of the newest record; -1: none. */
 int32_t log_last_epoch(struct log *log);
-/* The epoch of the last record below `offset`; -1 when there is none, or it is below the log's start. */
-int32_t log_epoch_before(struct log *log, int64_t offset);
-/* The largest epoch that is known and not above `epoch`, and where it ends: at the start of the next one, or at the
- * log's end. -1 and -1 when all that are known are above. What EpochEnd asks for. */
-void log_epoch_end(struct log *log, int32_t epoch, int32_t *ret_epoch, int64_t *ret_end_offset);
-/* Look at the epochs and where the log begins and ends, at one moment. `look` runs inside this call, under the log's
+/* Look at the epochs and where the log begins and ends, at one moment; broker/replication/epoch_history.h has the
+ * questions. `look` runs inside this call, under the log's
  * lock: it must be short and call nothing of the log. */
 struct epochs;
 void log_look_at_epochs(struct log *log,
                         void (*look)(void *arg, const struct epochs *epochs, int64_t start_offset, int64_t end_offset),
                         void *arg);
-/* [writer] A leader's first act: its epoch begins at the log's end, with or without records. Returns 0 or
- * -BROOK_E_NOMEM. */
-int log_begin_epoch(struct log *log, int32_t epoch);
 
 /* [writer] New settings from now on. */
 void log_configure(struct log *log, const struct log_settings *settings);

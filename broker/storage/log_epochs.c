@@ -42,21 +42,6 @@ int32_t log_last_epoch(struct log *log)
     return epoch;
 }
 
-int32_t log_epoch_before(struct log *log, int64_t offset)
-{
-    pthread_mutex_lock(&log->lock);
-    int32_t epoch = epochs_before(&log->epochs, offset);
-    pthread_mutex_unlock(&log->lock);
-    return epoch;
-}
-
-void log_epoch_end(struct log *log, int32_t epoch, int32_t *ret_epoch, int64_t *ret_end_offset)
-{
-    pthread_mutex_lock(&log->lock);
-    epochs_end(&log->epochs, epoch, log->end_offset, ret_epoch, ret_end_offset);
-    pthread_mutex_unlock(&log->lock);
-}
-
 void log_look_at_epochs(struct log *log,
                         void (*look)(void *arg, const struct epochs *epochs, int64_t start_offset, int64_t end_offset),
                         void *arg)
@@ -64,11 +49,4 @@ void log_look_at_epochs(struct log *log,
     pthread_mutex_lock(&log->lock);
     look(arg, &log->epochs, log->start_offset, log->end_offset);
     pthread_mutex_unlock(&log->lock);
-}
-
-/* Not saved before a record comes: an epoch without records needs no memory, and ten thousand partitions may change
- * hands at once. */
-int log_begin_epoch(struct log *log, int32_t epoch)
-{
-    return log_epochs_assign(log, epoch, log->end_offset);
 }

@@ -286,8 +286,3 @@ size_t channel_bytes_queued(const struct channel *c)
 {
     return c->outbox.bytes;
 }
-
-const char *channel_peer(const struct channel *c)
-{
-    return c->peer;
-}

@@ -82,7 +82,6 @@ enum channel_state channel_get_state(const struct channel *channel);
 size_t channel_requests_in_flight(const struct channel *channel);
 /* Bytes queued and not yet taken by the socket. */
 size_t channel_bytes_queued(const struct channel *channel);
-const char *channel_peer(const struct channel *channel); /* "127.0.0.1:9092" */
 
 /* Pack `request` (correlation id, client id and, with a deadline, its deadline are filled in) and queue it
  * with its record bytes behind it. `request` and the array `records` are not kept; the bytes that `records`

@@ -8,6 +8,7 @@
 
 #define STEPS 500
 #define HEAL_ROUNDS 120
+#define KIND_SALT 0x5eed
 
 static const char *const rule_names[] = {
 #define X(name, seed, text) #name,
@@ -73,10 +74,10 @@ int32_t broker_id(const struct world *w, const struct broker *b)
     return (int32_t)(b - w->b);
 }
 
-bool world_is_assigned(const struct world *w, int32_t broker)
+bool list_holds(const struct list *list, int32_t broker)
 {
-    for (int32_t i = 0; i < w->replicas_count; i++)
-        if (w->assigned[i] == broker)
+    for (int32_t i = 0; i < list->count; i++)
+        if (list->brokers[i] == broker)
             return true;
     return false;
 }
@@ -99,16 +100,33 @@ static void make_brokers(struct world *w)
     }
 }
 
+/* What administrators do in this schedule: of a sequence of its own, so that most schedules stay as they were. */
+static void make_administrators(struct world *w, uint64_t seed)
+{
+    uint64_t kind = seed ^ KIND_SALT;
+    w->is_unclean = suite_random_below(&kind, 16) == 0;
+    w->is_moved = suite_random_below(&kind, 6) == 0;
+    w->is_remade = suite_random_below(&kind, 10) == 0;
+}
+
+static void place(struct world *w, int32_t first, int32_t count)
+{
+    struct list *replicas = &w->placement.replicas;
+    for (int32_t i = 0; i < count; i++)
+        replicas->brokers[i] = (int8_t)((first + i) % w->brokers);
+    replicas->count = (int8_t)count;
+    w->placement.target = *replicas;
+}
+
 static void make(struct world *w, uint64_t seed)
 {
+    make_administrators(w, seed);
     w->random = seed;
     w->brokers = 2 + (int32_t)world_below(w, BROKERS_MAX - 1);
-    w->replicas_count = w->brokers < 3 ? w->brokers : 2 + (int32_t)world_below(w, (uint32_t)w->brokers - 1);
+    int32_t count = w->brokers < 3 ? w->brokers : 2 + (int32_t)world_below(w, (uint32_t)w->brokers - 1);
     int32_t first = (int32_t)world_below(w, (uint32_t)w->brokers);
-    for (int32_t i = 0; i < w->replicas_count; i++)
-        w->assigned[i] = (first + i) % w->brokers;
-    w->replicas = (struct znode_replicas){w->assigned, w->replicas_count};
-    w->min_in_sync = 1 + (int32_t)world_below(w, w->replicas_count > 1 ? 2 : 1);
+    place(w, first, count);
+    w->min_in_sync = 1 + (int32_t)world_below(w, count > 1 ? 2 : 1);
     w->is_fsync = w->was_fsync = world_chance(w, 96);
     w->may_leave_out = world_chance(w, 32);
     w->loss = world_chance(w, 128) ? 16 : 64;
@@ -342,6 +360,10 @@ static void step(struct world *w)
     struct broker *b = &w->b[world_below(w, (uint32_t)w->brokers)];
     uint32_t die = world_below(w, 256);
     w->now += world_below(w, w->ticks);
+    if (w->is_moved && world_chance(w, 4))
+        admin_move(w);
+    if (w->is_remade && world_chance(w, 2))
+        admin_remake_topic(w);
     if (die < w->faults)
         fault(w, b);
     else if (die < 72)
@@ -396,17 +418,20 @@ static void heal_round(struct world *w)
 
 static bool is_well(const struct world *w)
 {
-    if (w->state.leader < 0 || __builtin_popcount(w->state.isr) != w->replicas_count)
+    const struct list *replicas = &w->placement.replicas;
+    bool is_moving = w->placement.adding.count || w->placement.removing.count;
+    if (w->state.leader < 0 || is_moving || __builtin_popcount(w->state.isr) != replicas->count)
         return false;
     const struct broker *leader = &w->b[w->state.leader];
-    for (int32_t i = 0; i < w->replicas_count; i++) {
-        const struct broker *b = &w->b[w->assigned[i]];
-        bool is_equal = b->log_end == leader->log_end &&
+    for (int32_t i = 0; i < replicas->count; i++) {
+        const struct broker *b = &w->b[replicas->brokers[i]];
+        bool is_equal = b->topic == w->topic && b->log_end == leader->log_end &&
                         memcmp(b->log, leader->log, (size_t)b->log_end * sizeof b->log[0]) == 0;
-        if (!is_equal || w->state.isr_epochs[w->assigned[i]] != b->broker_epoch)
+        if (!is_equal || w->state.isr_epochs[replicas->brokers[i]] != b->broker_epoch)
             return false;
     }
-    return broker_leads(leader) && leader->high_watermark == leader->log_end;
+    bool is_enough = replicas->count >= w->min_in_sync; /* moved to fewer, it waits for ever */
+    return broker_leads(leader) && (!is_enough || leader->high_watermark == leader->log_end);
 }
 
 /* Once nothing fails any more all comes right by itself. */

@@ -1,8 +1,8 @@
 /* A whole cluster around one partition, as a model: brokers with logs (page cache, and what is on the disk), leaders,
  * followers, controllers, and a ZooKeeper with versions, multis, sessions, late and lost answers. It runs the real
- * pure cores (broker/replication, controller_decide()) through one random schedule per seed; after each step the
- * invariants of replication are checked against the truth that only the model knows: which records were committed,
- * and by whom.
+ * pure cores (broker/replication, broker/partition/watermark.h, controller_elect()) through one random schedule per seed;
+ * after each step the invariants of replication are checked against the truth that only the model knows: which
+ * records were committed, and by whom.
  *
  * No clock, no I/O but the trace, no allocation. A rule can be broken, one at a time, to see that its absence is found.
  */
@@ -15,8 +15,8 @@
 /* X(name, a seed that finds it (but for REACHED the first from 1 on; 0: not found yet), what is broken) */
 #define CLUSTER_RULES(X) \
     X(NOTHING, 0, "no rule is broken") \
-    X(UNION, 35, "the high watermark waits for the stored ISR only while a change is in flight") \
-    X(SETTLE, 220, "a change that is not seen in the next read counts as not applied") \
+    X(UNION, 112, "the high watermark waits for the stored ISR only while a change is in flight") \
+    X(SETTLE, 2136, "a change that is not seen in the next read counts as not applied") \
     X(EPOCH_START, 15164, "joining the ISR needs the high watermark only, not the start of the epoch") \
     X(POSITION_EPOCH, 196, "a follower's position counts whichever broker epoch it pulls with") \
     X(JOIN_CHECK, 233, "an ISR expansion does not check the follower's registration") \
@@ -30,15 +30,17 @@
     X(REACHED, 778430652, "logs are compared by the epochs of their records alone") \
     X(COUNT_EARLY, 0, "a position counts before the follower knows that it has reached the epoch") \
     X(FREEZE, 1624, "logs are compared while they may still change") \
-    X(MIN_INSYNC, 12, "the high watermark moves with fewer than min.insync.replicas") \
+    X(MIN_INSYNC, 3, "the high watermark moves with fewer than min.insync.replicas") \
     X(BOUNCE, 2, "a broker that registers anew keeps its broker epoch") \
     X(CLEAN, 184, "a broker says that it stopped cleanly when it did not") \
     X(EMPTY_DISK, 228, "an fsync topic counts a member whatever disk it came back with") \
     X(FSYNC_LATE, 6068, "a topic that becomes fsync counts unclean members at once") \
-    X(LATEST, 89, "`latest` is answered before the high watermark has reached the epoch's start") \
+    X(LATEST, 201, "`latest` is answered before the high watermark has reached the epoch's start") \
     X(OLD_STATE, 5936, "a broker acts on a state older than the one it acts on") \
     X(OLD_LIFE, 51, "a broker leads by a state that lists an earlier life of it") \
     X(FENCED_PULL, 264938, "a pull of an older leader epoch counts") \
+    X(MOVE_CHECK, 0, "the end of a move does not check the registrations of those who stay") \
+    X(IDENTITY, 0, "writes of the state do not check which topic of that name it is") \
     X(REMEMBER, 3, "an epoch counts as acted on when the change has begun")
 
 enum cluster_rule {
@@ -61,6 +63,7 @@ struct cluster_counts {
     uint64_t unknown;     /* outcomes that were not known */
     uint64_t cuts;        /* truncations */
     uint64_t kills, power_cuts, empty_disks, pauses, bounces;
+    uint64_t unclean, moved, remade; /* elections, moves that ended, topics made again */
     uint64_t excused;     /* schedules in which all who had a record were lost */
     uint64_t settled;     /* schedules that were healed at their end, and all came right */
 };

@@ -12,7 +12,8 @@ struct epoch_history broker_history(const struct broker *b)
 
 int32_t broker_safe_end(const struct broker *b)
 {
-    return b->is_fsync ? b->durable_end : b->log_end;
+    int32_t mode = b->is_fsync ? DURABILITY_FSYNC : DURABILITY_REPLICATED;
+    return (int32_t)durability_safe_end(mode, b->log_end, b->durable_end);
 }
 
 static void note_epoch(struct broker *b, int32_t offset)
@@ -37,6 +38,18 @@ void broker_append(struct world *w, struct broker *b, struct record record)
     check_append(w, b, b->log_end++);
 }
 
+void broker_drop_log(struct broker *b)
+{
+    b->log_end = b->disk_end = b->durable_end = b->mark_on_disk = b->entries_count = 0;
+    b->reached_epoch = -1;
+    b->high_watermark = 0;
+    b->kept_count = 0;
+    b->old_view.is_valid = false; /* what is read from now on is newer */
+    replica_role_init(&b->role);
+    follower_state_init(&b->follower);
+    leader_state_init(&b->leader, BROKERS_MAX);
+}
+
 /* The cut is not on the disk before the next sync: a power cut may bring back what was there. */
 void broker_cut(struct world *w, struct broker *b, int32_t end)
 {
@@ -46,8 +59,7 @@ void broker_cut(struct world *w, struct broker *b, int32_t end)
     b->log_end = end < b->log_end ? end : b->log_end;
     if (b->durable_end > b->log_end)
         b->durable_end = b->log_end;
-    if (b->high_watermark > b->log_end)
-        b->high_watermark = b->log_end;
+    b->high_watermark = watermark_within(b->high_watermark, b->log_end);
     broker_rebuild_epochs(b);
 }
 
@@ -66,8 +78,7 @@ void broker_sync(struct world *w, struct broker *b)
 
 static void acknowledge(struct world *w, struct broker *b)
 {
-    while (b->acknowledged < b->log_end &&
-           !leader_state_may_acknowledge(&b->leader, b->high_watermark, b->acknowledged)) {
+    while (b->acknowledged < b->log_end && watermark_answer(&b->limits, b->high_watermark, b->acknowledged) == 0) {
         check_acknowledged(w, b, b->acknowledged);
         b->acknowledged++;
     }
@@ -77,24 +88,28 @@ void broker_move_mark(struct world *w, struct broker *b)
 {
     if (!broker_leads(b))
         return;
-    struct leader_state *s = &b->leader;
-    uint32_t proposed = s->proposed;
-    int32_t min_in_sync = s->min_in_sync;
     int64_t before = b->high_watermark;
-    if (is_broken(w, CLUSTER_UNION))
-        s->proposed = 0;
-    if (is_broken(w, CLUSTER_MIN_INSYNC))
-        s->min_in_sync = 1;
-    b->high_watermark = leader_state_high_watermark(s, before, broker_safe_end(b));
-    s->proposed = proposed;
+    b->high_watermark = watermark_lead(&b->limits, before, broker_safe_end(b));
     check_mark(w, b, before);
     acknowledge(w, b);
-    s->min_in_sync = min_in_sync;
+}
+
+void broker_publish(struct world *w, struct broker *b)
+{
+    if (!broker_leads(b))
+        return;
+    uint32_t proposed = b->leader.proposed;
+    if (is_broken(w, CLUSTER_UNION))
+        b->leader.proposed = 0;
+    leader_state_limits(&b->leader, &b->limits);
+    b->leader.proposed = proposed;
+    b->limits.min_in_sync = is_broken(w, CLUSTER_MIN_INSYNC) ? 1 : w->min_in_sync;
+    broker_move_mark(w, b);
 }
 
 void broker_produce(struct world *w, struct broker *b)
 {
-    if (!broker_leads(b) || b->log_end == LOG_MAX || w->next_value == VALUES_MAX || leader_state_may_append(&b->leader))
+    if (!broker_leads(b) || b->log_end == LOG_MAX || w->next_value == VALUES_MAX || !watermark_has_enough(&b->limits))
         return;
     struct record record = {(int16_t)b->leader.leader_epoch, w->next_value++};
     TRACE(w, "broker %d appends %d at %d, epoch %d", broker_id(w, b), record.value, b->log_end, record.epoch);
@@ -104,12 +119,12 @@ void broker_produce(struct world *w, struct broker *b)
 
 void broker_ask_latest(struct world *w, struct broker *b)
 {
-    bool is_current = broker_leads(b) && w->has_state && w->state.leader == broker_id(w, b) &&
+    bool is_current = broker_leads(b) && w->has_state && b->topic == w->topic && w->state.leader == broker_id(w, b) &&
                       w->state.leader_epoch == b->leader.leader_epoch;
-    int64_t latest = b->high_watermark;
-    if (!is_current || (leader_state_latest(&b->leader, latest, &latest) && !is_broken(w, CLUSTER_LATEST)))
+    bool is_known = broker_leads(b) && watermark_is_current(&b->limits, b->high_watermark);
+    if (!is_current || (!is_known && !is_broken(w, CLUSTER_LATEST)))
         return;
-    if (latest < w->committed_end)
+    if (b->high_watermark < w->committed_end)
         world_fail(w, "`latest` goes back behind what consumers saw");
 }
 
@@ -118,7 +133,7 @@ static struct op *new_isr_op(struct world *w, struct broker *b, const struct lea
     struct op *op = zookeeper_new_op(w);
     if (!op)
         return NULL;
-    *op = (struct op){.stage = OP_SENT, .broker = broker_id(w, b), .life = b->life, .version = change->version};
+    *op = (struct op){.stage = OP_SENT, .broker = broker_id(w, b), .life = b->life, .topic = b->topic, .version = change->version};
     state_from_znode(&change->state, &op->state);
     for (int32_t i = 0; i < change->checks_count; i++)
         op->joins |= bit(change->checks[i].broker_id);
@@ -138,9 +153,11 @@ void broker_change_isr(struct world *w, struct broker *b)
     b->leader.epoch_start = epoch_start;
     if (!is_due)
         return;
-    broker_move_mark(w, b);
+    broker_publish(w, b);
     if (leader_state_confirm(&b->leader, b->high_watermark))
         new_isr_op(w, b, &change);
+    else
+        broker_publish(w, b);
 }
 
 /* ---- roles ------------------------------------------------------------------------------------------ */
@@ -167,13 +184,14 @@ static void begin_leading(struct world *w, struct broker *b, const struct view *
 {
     struct znode_state state;
     struct epoch_history history = broker_history(b);
+    int32_t brokers[BROKERS_MAX];
+    struct znode_replicas replicas = list_to_znode(&view->placement.replicas, brokers);
     state_to_znode(&view->state, &state);
     struct leader_beginning beginning = {.broker_id = broker_id(w, b),
-                                         .replicas = &w->replicas,
+                                         .replicas = &replicas,
                                          .state = &state,
                                          .version = view->version,
                                          .history = &history,
-                                         .min_in_sync = w->min_in_sync,
                                          .lag_ms_max = LAG_MS_MAX,
                                          .now_ms = w->now};
     if (leader_state_begin(&b->leader, &beginning)) {
@@ -193,6 +211,15 @@ static void begin_following(struct world *w, struct broker *b, const struct repl
         broker_cut(w, b, (int32_t)b->high_watermark);
 }
 
+/* Moved away: nobody has to keep anything here any more. */
+static void leave(struct broker *b, int32_t leader_epoch)
+{
+    broker_drop_log(b);
+    b->left_epoch = leader_epoch;
+    b->generation++;
+    b->disk_generation++;
+}
+
 static void change_role(struct world *w, struct broker *b, const struct view *view, const struct replica_step *step)
 {
     if (b->role.step.duty == REPLICA_LEAD && b->leader.self >= 0) {
@@ -208,6 +235,10 @@ static void change_role(struct world *w, struct broker *b, const struct view *vi
         return;
     }
     follower_state_init(&b->follower);
+    if (step->duty == REPLICA_LEAVE) {
+        leave(b, step->leader_epoch);
+        return;
+    }
     if (step->duty == REPLICA_LEAD)
         begin_leading(w, b, view);
     if (step->duty == REPLICA_FOLLOW)
@@ -224,7 +255,7 @@ static enum replica_verdict decide_role(struct world *w, struct broker *b, const
     struct replica_self self = {.broker_id = broker_id(w, b),
                                 .broker_epoch = b->broker_epoch,
                                 .log_epoch = epoch_history_last(&history),
-                                .is_assigned = world_is_assigned(w, broker_id(w, b))};
+                                .is_assigned = list_holds(&view->placement.replicas, broker_id(w, b))};
     struct replica_role role = b->role;
     if (is_broken(w, CLUSTER_OLD_LIFE) && state.leader == self.broker_id)
         self.broker_epoch = view->state.isr_epochs[self.broker_id];
@@ -244,9 +275,12 @@ static void keep_role(struct world *w, struct broker *b, const struct view *view
     struct znode_state state;
     if (!broker_leads(b))
         return;
+    int32_t brokers[BROKERS_MAX];
+    struct znode_replicas replicas = list_to_znode(&view->placement.replicas, brokers);
     bool wanted = leader_state_wants_read(&b->leader);
     state_to_znode(&view->state, &state);
-    leader_state_read(&b->leader, &state, view->version);
+    if (!leader_state_assign(&b->leader, &replicas, w->now))
+        leader_state_read(&b->leader, &state, view->version);
     if (is_broken(w, CLUSTER_SETTLE) && wanted && !leader_state_wants_read(&b->leader))
         b->leader.proposed = 0;
 }
@@ -255,6 +289,8 @@ void broker_look(struct world *w, struct broker *b)
 {
     if (b->is_up && !b->is_cut && !b->view.is_valid)
         zookeeper_read(w, &b->view);
+    if (b->view.is_valid && b->view.topic != b->topic && !w->is_healing && world_chance(w, 64))
+        b->view.topic = b->topic; /* the topic's node was read before, the state now */
 }
 
 static void notice_expiry(struct world *w, struct broker *b)
@@ -278,6 +314,16 @@ static struct view next_view(struct world *w, struct broker *b)
     return view;
 }
 
+/* Another topic of that name: the log that is here is of one that was deleted. */
+static void take_topic(struct world *w, struct broker *b, const struct view *view)
+{
+    TRACE(w, "broker %d hosts topic %d now", broker_id(w, b), view->topic);
+    broker_drop_log(b);
+    b->topic = view->topic;
+    b->left_epoch = 0;
+    b->is_fsync = w->is_fsync; /* the settings are read behind the node */
+}
+
 void broker_take_view(struct world *w, struct broker *b)
 {
     struct view view = next_view(w, b);
@@ -286,7 +332,9 @@ void broker_take_view(struct world *w, struct broker *b)
         return;
     b->seen_version = view.version;
     notice_expiry(w, b);
-    if (view.version < 0 || b->broker_epoch < 0)
+    if (view.topic > b->topic)
+        take_topic(w, b, &view);
+    if (view.version < 0 || b->broker_epoch < 0 || view.topic < b->topic)
         return;
     enum replica_verdict verdict = decide_role(w, b, &view, &step);
     if (verdict == REPLICA_REFUSE) {
@@ -299,7 +347,7 @@ void broker_take_view(struct world *w, struct broker *b)
         keep_role(w, b, &view);
     if (broker_leads(b))
         see_brokers(b, &view);
-    broker_move_mark(w, b);
+    broker_publish(w, b);
 }
 
 /* A registration is one multi; then the broker writes to its disk as what it is registered. */

@@ -8,9 +8,17 @@ static bool is_same(struct record a, struct record b)
     return a.epoch == b.epoch && a.value == b.value;
 }
 
+/* What is true of one topic is not of another of its name. */
+static bool is_of_topic(const struct world *w, const struct broker *b)
+{
+    return b->topic == w->topic;
+}
+
 /* 3: the same epoch at the same offset is the same record, in every log. */
 void check_append(struct world *w, const struct broker *b, int32_t offset)
 {
+    if (!is_of_topic(w, b))
+        return;
     struct record record = b->log[offset];
     uint16_t *value = &w->value_at[record.epoch][offset];
     if (*value && *value != record.value)
@@ -25,7 +33,7 @@ void check_append(struct world *w, const struct broker *b, int32_t offset)
 void check_cut(struct world *w, const struct broker *b, int32_t end)
 {
     int32_t epoch = b->role.step.leader_epoch;
-    if (epoch < w->trusted_epoch)
+    if (epoch < w->trusted_epoch || !is_of_topic(w, b))
         return;
     for (int32_t i = end; i < b->log_end && i < w->committed_end; i++)
         if (w->committed[i].leader_epoch <= epoch && is_same(b->log[i], w->committed[i].record))
@@ -41,20 +49,21 @@ static uint32_t counted(const struct broker *b)
     return members;
 }
 
-/* The broker epoch that counts for the leader's `i`-th replica is of the process that runs now. */
+/* The broker epoch that counts for the leader's `i`-th replica is of the process that runs now, and it has not let go of
+ * its log since, by a state that the leader has not read. */
 static bool is_running(const struct world *w, const struct broker *leader, int32_t i)
 {
     const struct leader_replica *r = &leader->leader.replicas[i];
     const struct broker *b = &w->b[r->broker_id];
     return b == leader ||
-           (b->is_up && b->first_epoch >= 0 && r->broker_epoch >= b->first_epoch && r->broker_epoch <= b->broker_epoch);
+           (b->is_up && b->left_epoch <= leader->leader.leader_epoch && b->first_epoch >= 0 && r->broker_epoch >= b->first_epoch && r->broker_epoch <= b->broker_epoch);
 }
 
 /* Whether the replica still has the record when it is committed: it may have lost it since it said that it has it. */
 static bool has_now(const struct world *w, const struct broker *leader, int32_t i, int32_t offset)
 {
     const struct broker *b = &w->b[leader->leader.replicas[i].broker_id];
-    if (offset >= b->log_end || !is_same(b->log[offset], leader->log[offset]))
+    if (!is_of_topic(w, b) || offset >= b->log_end || !is_same(b->log[offset], leader->log[offset]))
         return false;
     return w->was_fsync ? offset < b->durable_end : is_running(w, leader, i);
 }
@@ -97,7 +106,7 @@ void check_mark(struct world *w, const struct broker *b, int64_t before)
 {
     if (b->high_watermark < before || b->high_watermark > b->log_end)
         world_fail(w, "the high watermark goes back, or beyond the log");
-    if (b->leader.leader_epoch < w->trusted_epoch)
+    if (b->leader.leader_epoch < w->trusted_epoch || !is_of_topic(w, b))
         return;
     for (int32_t i = (int32_t)before; i < b->high_watermark; i++) {
         if (i >= w->committed_end) {
@@ -112,6 +121,8 @@ void check_mark(struct world *w, const struct broker *b, int64_t before)
 void check_acknowledged(struct world *w, const struct broker *b, int32_t offset)
 {
     w->counts->acknowledged++;
+    if (!is_of_topic(w, b))
+        return;
     if (__builtin_popcount(w->held[b->log[offset].value]) < w->min_in_sync)
         world_fail(w, "acknowledged by fewer than min.insync.replicas");
     if (b->leader.leader_epoch >= w->trusted_epoch && offset >= w->committed_end)
@@ -155,6 +166,8 @@ void check_begin(struct world *w, const struct broker *b)
     int32_t epoch = b->leader.leader_epoch;
     int8_t id = (int8_t)broker_id(w, b);
     w->counts->elections++;
+    if (!is_of_topic(w, b))
+        return;
     if (w->leader_of[epoch] >= 0 && w->leader_of[epoch] != id)
         world_fail(w, "two leaders of one epoch");
     w->leader_of[epoch] = id;
@@ -173,7 +186,7 @@ static void check_join(struct world *w, int32_t id)
 {
     const struct broker *b = &w->b[id];
     int32_t end = common_end(w, b);
-    if (b->is_up && b->broker_epoch == w->epochs[id] && end < w->committed_end)
+    if (is_of_topic(w, b) && b->is_up && b->broker_epoch == w->epochs[id] && end < w->committed_end)
         world_fail(w, "a replica joins the ISR and lacks a committed record");
 }
 
@@ -187,7 +200,7 @@ static void check_controllers_write(struct world *w, const struct op *op)
         world_fail(w, "the leader epoch does not rise");
     if (op->is_comparison)
         w->counts->compared++;
-    if (op->leaves_out) {
+    if (op->gives_up) {
         w->trusted_epoch = op->state.leader_epoch;
         excuse(w, &w->b[op->state.leader], op->state.leader_epoch);
     }
@@ -206,8 +219,10 @@ static void check_leaders_write(struct world *w, const struct op *op)
 void check_write(struct world *w, const struct op *op)
 {
     uint32_t assigned = 0;
-    for (int32_t i = 0; i < w->replicas_count; i++)
-        assigned |= bit(w->assigned[i]);
+    for (int32_t i = 0; i < w->placement.replicas.count; i++)
+        assigned |= bit(w->placement.replicas.brokers[i]);
+    if (op->topic != w->topic)
+        world_fail(w, "a state of a topic that was deleted is written into another of its name");
     if (!op->state.isr || (op->state.isr & ~assigned))
         world_fail(w, "the ISR is empty, or has members that are not assigned");
     if (op->state.leader >= 0 && !(op->state.isr & bit(op->state.leader)))
@@ -223,7 +238,7 @@ void check_all(struct world *w)
 {
     for (int32_t i = 0; i < w->brokers; i++) {
         const struct broker *b = &w->b[i];
-        if (!broker_leads(b))
+        if (!broker_leads(b) || !is_of_topic(w, b))
             continue;
         int32_t epoch = b->leader.leader_epoch;
         if (w->mark_epoch[i] == epoch && b->high_watermark < w->mark_of[i])
@@ -236,4 +251,41 @@ void check_all(struct world *w)
         if (is_current && common_end(w, b) < w->committed_end)
             world_fail(w, "the leader lacks a committed record");
     }
+}
+
+/* Whoever has the record, of those who are in sync now; who runs since it was counted has to. */
+static void keep_moved(struct world *w, struct committed *c, int32_t offset)
+{
+    uint32_t by = 0;
+    bool is_due = is_kept(w, c); /* else all lost it who had it */
+    for (int32_t i = 0; i < w->brokers; i++) {
+        const struct broker *b = &w->b[i];
+        if (!(w->state.isr & bit(i)))
+            continue;
+        bool runs = b->is_up && b->first_epoch >= 0 && b->first_epoch <= w->state.isr_epochs[i];
+        bool has = is_of_topic(w, b) && offset < b->log_end && is_same(b->log[offset], c->record);
+        if (!has && runs && is_due)
+            world_fail(w, "a move ends, and a member of the ISR lacks a committed record");
+        if (!has || !(c->is_durable ? offset < b->durable_end : runs))
+            continue;
+        by |= bit(i);
+        c->generation[i] = c->is_durable ? b->disk_generation : b->generation;
+    }
+    c->by = by;
+}
+
+/* The others go, and have to keep nothing. */
+void check_moved(struct world *w)
+{
+    for (int32_t offset = 0; offset < w->committed_end; offset++)
+        keep_moved(w, &w->committed[offset], offset);
+}
+
+void check_begin_anew(struct world *w)
+{
+    w->committed_end = w->commit_epoch = w->trusted_epoch = 0;
+    memset(w->leader_of, -1, sizeof w->leader_of);
+    memset(w->value_at, 0, sizeof w->value_at);
+    for (int32_t i = 0; i < BROKERS_MAX; i++)
+        w->mark_epoch[i] = -1;
 }

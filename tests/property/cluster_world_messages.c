@@ -23,7 +23,7 @@ void broker_follow(struct world *w, struct broker *b)
     struct epoch_history history = broker_history(b);
     if (!broker_follows(b) || b->broker_epoch < 0)
         return;
-    struct message m = {.from = broker_id(w, b), .to = b->follower.leader, .life = b->life};
+    struct message m = {.from = broker_id(w, b), .to = b->follower.leader, .topic = b->topic, .life = b->life};
     switch (b->follower.phase) {
     case FOLLOWER_IDLE:
         return;
@@ -80,8 +80,9 @@ static void answer_pull(struct world *w, struct broker *b, const struct message 
         struct leader_pull pull = m->pull;
         forge(w, b, &history, &pull);
         answer.error = leader_state_pull(&b->leader, &history, &pull, w->now);
-        answer.epoch_start = b->leader.epoch_start;
-        broker_move_mark(w, b);
+        answer.epoch_start = b->limits.epoch_start;
+        if (!answer.error)
+            broker_publish(w, b);
     }
     answer.high_watermark = b->high_watermark;
     for (int64_t at = m->pull.offset; !answer.error && at < b->log_end && answer.records_count < RECORDS_PER_PULL; at++)
@@ -112,13 +113,12 @@ static void answer_comparison(struct world *w, struct broker *b, const struct me
     answer.kind = MESSAGE_REPORT;
     answer.from = m->to;
     answer.to = m->from;
-    int32_t last_epoch = epoch_history_last(&history);
-    if (last_epoch < b->reached_epoch && !is_broken(w, CLUSTER_REACHED))
-        last_epoch = b->reached_epoch;
-    answer.report = (struct election_report){.broker_epoch = b->broker_epoch,
-                                             .leader_epoch = m->asked,
-                                             .last_epoch = last_epoch,
-                                             .log_end = b->log_end};
+    struct epoch_end end = epoch_history_report(&history, is_broken(w, CLUSTER_REACHED) ? -1 : b->reached_epoch);
+    answer.report = (struct controller_end){.broker_id = m->to,
+                                            .broker_epoch = b->broker_epoch,
+                                            .leader_epoch = m->asked,
+                                            .last_epoch = end.epoch,
+                                            .end = end.end};
     send(w, &answer);
 }
 
@@ -137,7 +137,7 @@ static void take_records(struct world *w, struct broker *b, const struct message
         broker_append(w, b, m->records[i]);
     history = broker_history(b);
     b->reached_epoch = follower_state_reached(&b->follower, &history, b->reached_epoch, m->epoch_start);
-    b->high_watermark = follower_state_high_watermark(b->high_watermark, m->high_watermark, b->log_end);
+    b->high_watermark = watermark_follow(b->high_watermark, m->high_watermark, b->log_end);
 }
 
 static void take_answer(struct broker *b, const struct message *m)
@@ -152,6 +152,8 @@ static void take_answer(struct broker *b, const struct message *m)
 void broker_handle(struct world *w, struct broker *b, const struct message *m)
 {
     bool is_mine = m->life == b->life;
+    if (m->topic != b->topic && m->kind != MESSAGE_REPORT)
+        return;
     switch (m->kind) {
     case MESSAGE_NONE:
         break;
@@ -174,7 +176,7 @@ void broker_handle(struct world *w, struct broker *b, const struct message *m)
         break;
     case MESSAGE_REPORT:
         if (is_mine)
-            controller_take_report(w, b, m->from, &m->report);
+            controller_take_report(w, b, m->topic, &m->report);
         break;
     }
 }

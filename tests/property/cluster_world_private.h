@@ -2,8 +2,9 @@
 #ifndef BROOK_TESTS_CLUSTER_WORLD_PRIVATE_H
 #define BROOK_TESTS_CLUSTER_WORLD_PRIVATE_H
 
-#include "broker/cluster/controller.h"
-#include "broker/replication/election.h"
+#include "broker/cluster/reassignment.h"
+#include "broker/partition/durability.h"
+#include "broker/partition/watermark.h"
 #include "broker/replication/follower_state.h"
 #include "broker/replication/leader_state.h"
 #include "broker/replication/replica_role.h"
@@ -33,9 +34,21 @@ struct state {
     int32_t isr_epochs[BROKERS_MAX];
 };
 
+/* The topic's node: where its partition is, and where it is moved to. Small, too. */
+struct list {
+    int8_t count;
+    int8_t brokers[BROKERS_MAX];
+};
+struct placement {
+    struct list replicas, adding, removing, target;
+};
+
 /* A view of ZooKeeper: what somebody read at some time. */
 struct view {
     bool is_valid;
+    int32_t topic; /* which of that name */
+    struct placement placement;
+    int32_t placement_version;
     int32_t version;
     struct state state;
     int32_t live_epochs[BROKERS_MAX]; /* -1: not alive */
@@ -48,7 +61,11 @@ struct view {
 enum op_stage { OP_NONE, OP_SENT, OP_ANSWERED, OP_GHOST /* nobody waits for it any more */ };
 struct op {
     enum op_stage stage;
-    bool is_controllers, is_comparison, leaves_out;
+    bool is_controllers, is_comparison, gives_up;
+    bool is_finish; /* of a move: writes the placement as well */
+    int32_t topic;
+    struct placement placement;
+    int32_t placement_version;
     int32_t broker;
     int32_t life;
     int32_t term;    /* of the controller */
@@ -71,6 +88,7 @@ enum message_kind {
 struct message {
     enum message_kind kind;
     int32_t from, to;
+    int32_t topic;
     int32_t life; /* of whoever asked: answers go to nobody else */
     struct leader_pull pull;
     int32_t error;
@@ -79,7 +97,7 @@ struct message {
     int64_t high_watermark, epoch_start;
     int32_t records_count;
     struct record records[RECORDS_PER_PULL];
-    struct election_report report;
+    struct controller_end report;
 };
 
 struct controller {
@@ -88,13 +106,18 @@ struct controller {
     int32_t term;
     bool is_busy; /* a write is on its way */
     struct view view;
-    bool has_decision, is_comparison, leaves_out;
+    bool leaves_out; /* has waited long enough for those that are away */
+    bool has_decision, is_comparison;
+    bool gives_up; /* what only they may have */
+    bool is_finish;
     struct state decision;
     int32_t decision_version;
-    struct election_report reports[BROKERS_MAX];
+    struct controller_end reports[BROKERS_MAX]; /* broker epoch -1: none */
 };
 
 struct broker {
+    int32_t topic;      /* whose log it is */
+    int32_t left_epoch; /* of the state by which it let go of its log; 0: it never did */
     /* what a power cut leaves, and what it takes */
     struct record log[LOG_MAX];
     struct record disk[LOG_MAX]; /* the log as of the last sync */
@@ -123,7 +146,8 @@ struct broker {
     struct replica_role role;
     struct follower_state follower;
     int64_t high_watermark;
-    int32_t acknowledged; /* while leading: below it all is answered */
+    struct watermark_limits limits; /* while leading: as published for the partition */
+    int32_t acknowledged;           /* while leading: below it all is answered */
     struct controller controller;
     union {
         struct leader_state leader;
@@ -158,17 +182,21 @@ struct world {
     int64_t now;
     int32_t step;
     /* the schedule's kind */
-    int32_t brokers, replicas_count;
-    int32_t assigned[BROKERS_MAX];
-    struct znode_replicas replicas;
+    int32_t brokers;
     int32_t min_in_sync;
     bool is_fsync;      /* the topic's setting */
     bool was_fsync;     /* since it was made */
     bool may_leave_out; /* the controller does not wait for absent replicas for ever */
     bool is_healing;
     bool is_gentle; /* no process ends */
+    bool is_unclean; /* unclean.leader.election.enable */
+    bool is_moved;   /* the partition is reassigned now and then */
+    bool is_remade;  /* the topic is deleted now and then, and made again */
     uint32_t loss, faults, ticks, moves; /* of 256 */
     /* ZooKeeper */
+    int32_t topic; /* counts those of that name */
+    struct placement placement;
+    int32_t placement_version;
     bool has_state;
     struct state state;
     int32_t version;
@@ -213,7 +241,7 @@ static inline bool is_broken(const struct world *w, enum cluster_rule rule)
 {
     return w->broken == rule;
 }
-bool world_is_assigned(const struct world *w, int32_t broker);
+bool list_holds(const struct list *list, int32_t broker);
 
 /* logs */
 struct epoch_history broker_history(const struct broker *b);
@@ -222,6 +250,8 @@ void broker_append(struct world *w, struct broker *b, struct record record);
 void broker_cut(struct world *w, struct broker *b, int32_t end);
 void broker_sync(struct world *w, struct broker *b);
 void broker_rebuild_epochs(struct broker *b);
+/* The partition is let go of, and its log with it. */
+void broker_drop_log(struct broker *b);
 int32_t broker_id(const struct world *w, const struct broker *b);
 static inline bool broker_leads(const struct broker *b)
 {
@@ -235,6 +265,7 @@ static inline bool broker_follows(const struct broker *b)
 /* steps: each does nothing when it does not apply */
 void broker_produce(struct world *w, struct broker *b);
 void broker_move_mark(struct world *w, struct broker *b);
+void broker_publish(struct world *w, struct broker *b); /* what the leader knows has changed */
 void broker_look(struct world *w, struct broker *b);      /* send a read of the state */
 void broker_take_view(struct world *w, struct broker *b); /* its answer comes */
 void broker_follow(struct world *w, struct broker *b);
@@ -258,13 +289,17 @@ void controller_seize(struct world *w, struct broker *b);
 void controller_think(struct world *w, struct broker *b);
 void controller_send(struct world *w, struct broker *b);
 void controller_ask_report(struct world *w, struct broker *b);
-void controller_take_report(struct world *w, struct broker *b, int32_t from, const struct election_report *report);
+void controller_take_report(struct world *w, struct broker *b, int32_t topic, const struct controller_end *report);
 void controller_answered(struct world *w, struct broker *b, const struct op *op);
 
 void fault_end_process(struct world *w, struct broker *b, bool is_clean);
 void fault_cut_power(struct world *w, struct broker *b);
 void fault_lose_disk(struct world *w, struct broker *b);
 void fault_start(struct world *w, struct broker *b);
+
+/* what administrators do */
+void admin_remake_topic(struct world *w);
+void admin_move(struct world *w);
 
 /* checks */
 void check_append(struct world *w, const struct broker *b, int32_t offset);
@@ -273,9 +308,14 @@ void check_mark(struct world *w, const struct broker *b, int64_t before);
 void check_acknowledged(struct world *w, const struct broker *b, int32_t offset);
 void check_begin(struct world *w, const struct broker *b);
 void check_write(struct world *w, const struct op *op);
+void check_moved(struct world *w); /* a move has ended */
+void check_begin_anew(struct world *w); /* another topic of the name */
 void check_all(struct world *w);
 
 /* conversions */
+struct znode_replicas list_to_znode(const struct list *list, int32_t brokers[BROKERS_MAX]);
+void placement_to_reassignment(const struct placement *p, struct reassignment *ret);
+void placement_from_reassignment(const struct reassignment *r, struct placement *ret);
 void state_to_znode(const struct state *s, struct znode_state *ret);
 void state_from_znode(const struct znode_state *z, struct state *ret);
 #endif

@@ -27,6 +27,43 @@ void state_from_znode(const struct znode_state *z, struct state *ret)
     }
 }
 
+struct znode_replicas list_to_znode(const struct list *list, int32_t brokers[BROKERS_MAX])
+{
+    for (int32_t i = 0; i < list->count; i++)
+        brokers[i] = list->brokers[i];
+    return (struct znode_replicas){brokers, list->count};
+}
+
+static void to_long(const struct list *list, struct reassignment_list *ret)
+{
+    ret->count = list->count;
+    for (int32_t i = 0; i < list->count; i++)
+        ret->brokers[i] = list->brokers[i];
+}
+
+static void to_short(const struct reassignment_list *list, struct list *ret)
+{
+    ret->count = (int8_t)list->count;
+    for (int32_t i = 0; i < list->count; i++)
+        ret->brokers[i] = (int8_t)list->brokers[i];
+}
+
+void placement_to_reassignment(const struct placement *p, struct reassignment *ret)
+{
+    to_long(&p->replicas, &ret->replicas);
+    to_long(&p->adding, &ret->adding);
+    to_long(&p->removing, &ret->removing);
+    to_long(&p->target, &ret->target);
+}
+
+void placement_from_reassignment(const struct reassignment *r, struct placement *ret)
+{
+    to_short(&r->replicas, &ret->replicas);
+    to_short(&r->adding, &ret->adding);
+    to_short(&r->removing, &ret->removing);
+    to_short(&r->target, &ret->target);
+}
+
 struct op *zookeeper_new_op(struct world *w)
 {
     for (int i = 0; i < OPS_MAX; i++)
@@ -37,7 +74,12 @@ struct op *zookeeper_new_op(struct world *w)
 
 void zookeeper_read(struct world *w, struct view *ret)
 {
-    *ret = (struct view){.is_valid = true, .version = w->has_state ? w->version : -1, .state = w->state};
+    *ret = (struct view){.is_valid = true,
+                         .topic = w->topic,
+                         .placement = w->placement,
+                         .placement_version = w->placement_version,
+                         .version = w->has_state ? w->version : -1,
+                         .state = w->state};
     for (int32_t i = 0; i < BROKERS_MAX; i++) {
         ret->live_epochs[i] = w->ids[i].is_live ? w->epochs[i] : -1;
         ret->clean_from[i] = w->ids[i].clean_from;
@@ -58,11 +100,26 @@ static bool is_allowed(const struct world *w, const struct op *op)
 {
     if (op->is_controllers && op->state.controller_epoch != w->controller_epoch && !is_broken(w, CLUSTER_FENCE))
         return false;
+    if (op->topic != w->topic && !is_broken(w, CLUSTER_IDENTITY))
+        return false;
+    if (op->is_finish && op->placement_version != w->placement_version)
+        return false;
     if (op->version < 0 || !w->has_state)
         return op->version < 0 && !w->has_state;
     if (op->version != w->version && !is_broken(w, CLUSTER_VERSION))
         return false;
     return joins_are_known(w, op) || is_broken(w, CLUSTER_JOIN_CHECK);
+}
+
+/* The second part of the same multi: the target is where the partition is. */
+static void finish_move(struct world *w, const struct op *op)
+{
+    struct reassignment move;
+    placement_to_reassignment(&op->placement, &move);
+    reassignment_finish(&move);
+    placement_from_reassignment(&move, &w->placement);
+    w->placement_version++;
+    w->counts->moved++;
 }
 
 static void count(struct world *w, const struct op *op)
@@ -81,11 +138,15 @@ void zookeeper_apply(struct world *w, struct op *op)
     op->outcome = LEADER_REFUSED;
     if (is_allowed(w, op)) {
         count(w, op);
+        if (op->is_finish)
+            finish_move(w, op);
         check_write(w, op);
         w->has_state = true;
         w->state = op->state;
         op->new_version = ++w->version;
         op->outcome = LEADER_APPLIED;
+        if (op->is_finish)
+            check_moved(w);
         TRACE(w, "version %d: leader %d, epoch %d, ISR %x", w->version, w->state.leader, w->state.leader_epoch,
               w->state.isr);
     }
@@ -103,9 +164,9 @@ static void tell(struct world *w, const struct op *op)
     }
     if (op->is_controllers) {
         controller_answered(w, b, op);
-    } else if (broker_leads(b) && b->leader.leader_epoch == op->state.leader_epoch) {
+    } else if (broker_leads(b) && b->topic == op->topic && b->leader.leader_epoch == op->state.leader_epoch) {
         leader_state_outcome(&b->leader, op->outcome, op->new_version);
-        broker_move_mark(w, b);
+        broker_publish(w, b);
     }
 }
 

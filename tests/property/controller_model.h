@@ -58,6 +58,21 @@ static inline void stir(struct cluster_model *m, uint64_t *seed)
     refresh(m);
 }
 
+/* What is decided when no replica has told the end of its log. */
+static inline enum controller_verdict elect_untold(const struct znode_replicas *replicas, const struct znode_state *state,
+                                                   const struct controller_brokers *alive, bool unclean,
+                                                   struct znode_state *ret)
+{
+    static const struct controller_ends none;
+    struct controller_case c = {
+        .replicas = replicas, .state = state, .alive = alive, .unclean = unclean, .ends = &none};
+    struct controller_decision d;
+    controller_elect(&c, &d);
+    if (d.verdict != CONTROLLER_KEEP)
+        *ret = d.state;
+    return d.verdict;
+}
+
 static inline bool contains(const int32_t *list, int32_t count, int32_t broker)
 {
     for (int32_t i = 0; i < count; i++)

@@ -38,10 +38,10 @@ static void say_counts(const struct cluster_counts *c, double took_s)
             "# %" PRIu64 " schedules, %" PRIu64 " steps in %.1f s: committed %" PRIu64 ", acknowledged %" PRIu64
             ", elections %" PRIu64 " (compared %" PRIu64 "), joined %" PRIu64 ", left %" PRIu64 ", unknown %" PRIu64
             ", cuts %" PRIu64 ", kills %" PRIu64 ", power cuts %" PRIu64 ", lost disks %" PRIu64 ", pauses %" PRIu64
-            ", bounces %" PRIu64 ", excused %" PRIu64 ", healed %" PRIu64 "\n",
+            ", bounces %" PRIu64 ", unclean %" PRIu64 ", moved %" PRIu64 ", made again %" PRIu64 ", excused %" PRIu64 ", healed %" PRIu64 "\n",
             c->schedules, c->steps, took_s, c->committed, c->acknowledged, c->elections, c->compared, c->expansions,
             c->shrinks, c->unknown, c->cuts, c->kills, c->power_cuts, c->empty_disks, c->pauses, c->bounces,
-            c->excused, c->settled);
+            c->unclean, c->moved, c->remade, c->excused, c->settled);
 }
 
 static enum cluster_rule wanted_rule(void)
@@ -78,6 +78,9 @@ START_TEST(no_schedule_breaks_an_invariant)
         return;
     ck_assert_uint_gt(counts.compared, 0);
     ck_assert_uint_gt(counts.settled, 0);
+    ck_assert_uint_gt(counts.unclean, 0);
+    ck_assert_uint_gt(counts.moved, 0);
+    ck_assert_uint_gt(counts.remade, 0);
     ck_assert_uint_lt(counts.excused, counts.schedules);
 }
 END_TEST

@@ -4,11 +4,14 @@
 
 #define ROUNDS 200000
 
-/* Who may have every acknowledged record: members of the last ISR that kept their page cache. */
-static bool is_safe(const struct znode_state *before, const struct cluster_model *m, int32_t broker)
+/* Who may have every acknowledged record: members of the last ISR that kept their page cache; and who is the only one
+ * that ever had any. */
+static bool is_safe(const struct znode_replicas *replicas, const struct znode_state *before,
+                    const struct cluster_model *m, int32_t broker)
 {
     int64_t epoch = epoch_in(before, broker);
-    return epoch != -2 && (before->isr_count == 1 || epoch == m->brokers[broker].broker_epoch ||
+    bool is_alone = before->isr_count == 1 && (epoch < 0 || replicas->count == 1);
+    return epoch != -2 && (is_alone || epoch == m->brokers[broker].broker_epoch ||
                            (epoch >= 0 && epoch == m->brokers[broker].clean_from));
 }
 
@@ -32,28 +35,28 @@ START_TEST(elections_keep_the_invariants)
         struct znode_state next;
         memset(&next, 0xff, sizeof next);
         enum controller_verdict verdict =
-            controller_decide(&replicas, has_state ? &state : NULL, &m.alive, false, &next);
+            elect_untold(&replicas, has_state ? &state : NULL, &m.alive, false, &next);
         if (verdict == CONTROLLER_KEEP) {
             /* Nothing better was possible: the leader is well, or nobody may lead. */
             ck_assert(has_state);
             bool well = state.leader >= 0 && m.is_alive[state.leader] &&
                         epoch_in(&state, state.leader) == m.brokers[state.leader].broker_epoch;
             for (int32_t i = 0; !well && i < replicas.count; i++)
-                ck_assert(!m.is_alive[brokers[i]] || !is_safe(&state, &m, brokers[i]));
+                ck_assert(!m.is_alive[brokers[i]] || !is_safe(&replicas, &state, &m, brokers[i]));
         } else {
             check_state(&replicas, &next, &m);
             ck_assert_int_eq(next.leader_epoch, has_state ? state.leader_epoch + 1 : 0);
             if (verdict == CONTROLLER_ELECT)
-                ck_assert(is_safe(&state, &m, next.leader));
+                ck_assert(is_safe(&replicas, &state, &m, next.leader));
             if (verdict == CONTROLLER_OFFLINE) {
                 ck_assert_int_eq(next.leader, -1);
                 ck_assert_int_eq(next.isr_count, state.isr_count);
                 for (int32_t i = 0; i < replicas.count; i++)
-                    ck_assert(!m.is_alive[brokers[i]] || !is_safe(&state, &m, brokers[i]));
+                    ck_assert(!m.is_alive[brokers[i]] || !is_safe(&replicas, &state, &m, brokers[i]));
             }
             /* Deciding again on what was decided changes nothing. */
             struct znode_state again;
-            ck_assert_int_eq(controller_decide(&replicas, &next, &m.alive, false, &again), CONTROLLER_KEEP);
+            ck_assert_int_eq(elect_untold(&replicas, &next, &m.alive, false, &again), CONTROLLER_KEEP);
             state = next;
             has_state = true;
         }
@@ -80,7 +83,7 @@ START_TEST(draining_leader_stays_only_when_there_is_no_other)
             healthy += m.is_alive[i] && !m.brokers[i].draining;
         }
         refresh(&m);
-        enum controller_verdict verdict = controller_decide(&replicas, &state, &m.alive, false, &next);
+        enum controller_verdict verdict = elect_untold(&replicas, &state, &m.alive, false, &next);
         ck_assert_int_eq(verdict, healthy ? CONTROLLER_ELECT : CONTROLLER_KEEP);
         if (healthy)
             ck_assert(!m.brokers[next.leader].draining);
@@ -102,14 +105,28 @@ START_TEST(unclean_election_takes_a_live_replica_only_as_the_last_resort)
     begin(&m);
     m.is_alive[1] = true;
     refresh(&m);
-    ck_assert_int_eq(controller_decide(&replicas, &state, &m.alive, false, &next), CONTROLLER_OFFLINE);
-    ck_assert_int_eq(controller_decide(&replicas, &state, &m.alive, true, &next), CONTROLLER_ELECT);
-    ck_assert_int_eq(next.leader, 1);
-    ck_assert_int_eq(next.isr_count, 1);
-    ck_assert_int_eq(next.isr[0], 1);
+    ck_assert_int_eq(elect_untold(&replicas, &state, &m.alive, false, &next), CONTROLLER_OFFLINE);
+    ck_assert_int_eq(elect_untold(&replicas, &state, &m.alive, true, &next), CONTROLLER_OFFLINE);
+    struct controller_end end = {.broker_id = 1, .broker_epoch = 1, .leader_epoch = next.leader_epoch, .end = 3};
+    struct controller_ends ends = {&end, 1};
+    struct controller_case c = {.replicas = &replicas, .state = &next, .alive = &m.alive, .ends = &ends};
+    struct controller_decision d;
+    controller_elect(&c, &d);
+    ck_assert_int_eq(d.verdict, CONTROLLER_KEEP);
+    c.unclean = true;
+    controller_elect(&c, &d);
+    ck_assert_int_eq(d.verdict, CONTROLLER_ELECT);
+    ck_assert_int_eq(d.safety, CONTROLLER_UNCLEAN);
+    ck_assert_int_eq(d.state.leader, 1);
+    ck_assert_int_eq(d.state.isr_count, 1);
+    ck_assert_int_eq(d.state.isr[0], 1);
     m.is_alive[0] = true;
     refresh(&m);
-    ck_assert_int_eq(controller_decide(&replicas, &state, &m.alive, true, &next), CONTROLLER_KEEP);
+    ck_assert_int_eq(elect_untold(&replicas, &state, &m.alive, true, &next), CONTROLLER_KEEP);
+    /* It is back before the other one was chosen, as it was. */
+    controller_elect(&c, &d);
+    ck_assert_int_eq(d.safety, CONTROLLER_SAFE);
+    ck_assert_int_eq(d.state.leader, 0);
 }
 END_TEST
 
@@ -123,11 +140,11 @@ START_TEST(sole_replica_leads_when_it_lives_and_nobody_else_ever_does)
     int32_t brokers[] = {3};
     struct znode_replicas replicas = {brokers, 1};
     struct znode_state state, next;
-    ck_assert_int_eq(controller_decide(&replicas, NULL, &m.alive, false, &state), CONTROLLER_CREATE);
+    ck_assert_int_eq(elect_untold(&replicas, NULL, &m.alive, false, &state), CONTROLLER_CREATE);
     for (int round = 0; round < 20000; round++) {
         struct znode_state before = state;
         stir(&m, &seed);
-        if (controller_decide(&replicas, &state, &m.alive, false, &next) != CONTROLLER_KEEP)
+        if (elect_untold(&replicas, &state, &m.alive, false, &next) != CONTROLLER_KEEP)
             state = next;
         ck_assert_int_eq(state.leader, m.is_alive[3] ? 3 : -1);
         ck_assert_int_eq(state.isr_count, 1);
@@ -347,12 +364,12 @@ START_TEST(draining_followers_leave_the_isr_while_others_remain)
     m.is_alive[0] = m.is_alive[1] = true;
     m.brokers[1].draining = true;
     refresh(&m);
-    ck_assert_int_eq(controller_decide(&replicas, &state, &m.alive, false, &next), CONTROLLER_ELECT);
+    ck_assert_int_eq(elect_untold(&replicas, &state, &m.alive, false, &next), CONTROLLER_ELECT);
     ck_assert_int_eq(next.leader, 0);
     ck_assert_int_eq(next.isr_count, 1);
     m.brokers[0].draining = true; /* all of them: then nobody has to go */
     refresh(&m);
-    ck_assert_int_eq(controller_decide(&replicas, &state, &m.alive, false, &next), CONTROLLER_KEEP);
+    ck_assert_int_eq(elect_untold(&replicas, &state, &m.alive, false, &next), CONTROLLER_KEEP);
 }
 END_TEST
 

@@ -151,7 +151,7 @@ static void start(struct world *w)
     ck_assert_int_eq(flusher_new(4, &w->flusher), 0);
     partition_use_flusher(w->partition, w->flusher);
     partition_set_durability(w->partition, &w->durability);
-    ck_assert_int_eq(partition_lead(w->partition, ++w->leader_epoch), 0);
+    ck_assert_int_eq(partition_lead_with(w->partition, ++w->leader_epoch, 0, INT64_MAX, 1), 0);
 }
 
 /* The header of the batch that holds `offset` or is the next one. Returns false when there is none. */

@@ -160,7 +160,7 @@ static void begin_world(struct world *w)
     memset(&w->r, 0, sizeof w->r);
     w->r.replicas = w->r.target = w->origin;
     struct znode_replicas all = replicas_of(&w->origin);
-    controller_decide(&all, NULL, &w->m.alive, false, &w->state);
+    elect_untold(&all, NULL, &w->m.alive, false, &w->state);
 }
 
 START_TEST(partitions_are_moved_without_losing_what_was_acknowledged)

@@ -23,7 +23,7 @@ static struct partition *make(const char *name, struct flusher *flusher, struct 
     ck_assert_int_eq(partition_new("orders", 3, topic_id, &log, &p), 0);
     partition_use_flusher(p, flusher);
     partition_set_durability(p, &durability);
-    ck_assert_int_eq(partition_lead(p, 1), 0);
+    ck_assert_int_eq(partition_lead_with(p, 1, 0, INT64_MAX, 1), 0);
     return p;
 }
 

@@ -27,7 +27,7 @@ static struct partition *make(const char *name)
 static struct partition *make_leader(const char *name)
 {
     struct partition *p = make(name);
-    ck_assert_int_eq(partition_lead(p, 1), 0);
+    ck_assert_int_eq(partition_lead_with(p, 1, 0, INT64_MAX, 1), 0);
     return p;
 }
 
@@ -170,8 +170,8 @@ START_TEST(nobody_writes_who_does_not_lead)
     ck_assert_int_eq(q.answers, 1);
     ck_assert_int_eq(q.append.error.code, BROOK_E_NOT_LEADER);
 
-    ck_assert_int_eq(partition_lead(p, 5), 0);
-    ck_assert_int_eq(partition_lead(p, 4), -BROOK_E_FENCED_EPOCH);
+    ck_assert_int_eq(partition_lead_with(p, 5, 0, INT64_MAX, 1), 0);
+    ck_assert_int_eq(partition_lead_with(p, 4, 0, INT64_MAX, 1), -BROOK_E_FENCED_EPOCH);
     partition_enqueue(p, &q.append);
     partition_stop_leading(p);
     partition_drain(p, &inbox);
@@ -617,20 +617,28 @@ START_TEST(readers_at_the_tail_see_whole_batches_while_a_producer_runs)
 }
 END_TEST
 
-START_TEST(a_deleted_partition_frees_its_name_at_once_and_its_files_at_last)
+static void delete_released(void *arg, struct log *log)
 {
+    *(int *)arg = log_delete(&log);
+}
+
+START_TEST(a_deleted_partition_frees_its_name_with_the_last_reference_and_its_files_at_last)
+{
+    int deleted = -1;
     struct partition *p = make_leader("deleted-0");
     struct inbox inbox;
     inbox_init(&inbox);
     append_one(p, &inbox);
     struct log_range range;
     ck_assert_int_eq(log_read(partition_log(p), 0, 1, 1000, true, 1000, &range), 0);
+    partition_on_release(p, delete_released, &deleted);
     partition_ref(p);
-    ck_assert_int_eq(partition_delete(p), 0);
+    partition_stop_leading(p);
+    partition_unref(p);
+    ck_assert_int_eq(access(fixture_log_path("deleted-0"), F_OK), 0);
+    partition_unref(p);
+    ck_assert_int_eq(deleted, 0);
     ck_assert_int_ne(access(fixture_log_path("deleted-0"), F_OK), 0);
-    ck_assert_int_eq(fixture_count_files(suite_directory(), "-delete"), 1);
-    partition_unref(p);
-    partition_unref(p);
     uint8_t byte;
     ck_assert_int_eq(pread(range.fd, &byte, 1, range.position), 1);
     ck_assert_int_eq(fixture_count_files(suite_directory(), "-delete"), 1);
@@ -753,6 +761,6 @@ SUITE_MAIN("partition/partition", SUITE_TEST(appends_of_the_own_loop_are_answere
            SUITE_TEST(a_stalled_append_delays_no_reader_and_no_other_loop),
            SUITE_TEST_SLOW(many_loops_append_and_every_offset_is_given_once, 60),
            SUITE_TEST_SLOW(readers_at_the_tail_see_whole_batches_while_a_producer_runs, 60),
-           SUITE_TEST(a_deleted_partition_frees_its_name_at_once_and_its_files_at_last),
+           SUITE_TEST(a_deleted_partition_frees_its_name_with_the_last_reference_and_its_files_at_last),
            SUITE_TEST(records_are_deleted_once_the_new_start_is_kept),
            SUITE_TEST(only_what_is_below_the_high_watermark_can_be_deleted))

