@@ -89,7 +89,13 @@ char *znode_encode_served(const int32_t *leads, size_t leads_count, const int32_
 
 /* ---- /brokers/changes/change_<seq> ----------------------------------------------------------------------- */
 /* {"version":1,"brokers":true,"topics":["a"],"assigned":["b"],"partitions":{"b":[0,3]},"ends":["c"]}: what to read
- * again. */
+ * again. Besides, of partitions whose states were written in the same multi, what was written:
+ * "states":{"b":{"topic_id":"...","rows":[[version,controller_epoch,leader,leader_epoch,[isr],[isr_epochs]], ...]}},
+ * a row for each number in "partitions". */
+struct znode_quote {
+    int32_t version; /* that the node got by the write */
+    struct znode_state state;
+};
 struct znode_change {
     bool brokers;   /* the set of live brokers */
     char **topics;  /* whole topics: made, grown, deleted, configured */
@@ -98,6 +104,8 @@ struct znode_change {
         char *topic;
         int32_t *partitions;
         size_t partitions_count;
+        struct topic_id topic_id;
+        struct znode_quote *quotes; /* one per partition; NULL: the states have to be read */
     } *states; /* partition states */
     size_t states_count;
     char **assigned; /* topic nodes alone: their settings and states are as they were */

@@ -23,6 +23,7 @@ void znode_change_done(struct znode_change *c)
     for (size_t i = 0; i < c->states_count; i++) {
         free(c->states[i].topic);
         free(c->states[i].partitions);
+        free(c->states[i].quotes);
     }
     free(c->states);
     free_texts(c->assigned, c->assigned_count);
@@ -41,17 +42,80 @@ static json_t *encode_topics(char *const *topics, size_t count)
     return array;
 }
 
+/* Under the key, or behind what is there: writers list partitions in any order. Takes `more`. */
+static int append_to(json_t *object, const char *key, json_t *more)
+{
+    json_t *before = json_object_get(object, key);
+    if (!before)
+        return json_object_set_new(object, key, more);
+    int r = more ? json_array_extend(before, more) : -1;
+    json_decref(more);
+    return r;
+}
+
 static json_t *encode_states(const struct znode_change *c)
 {
     json_t *object = json_object();
     for (size_t i = 0; object && i < c->states_count; i++) {
         json_t *numbers = json_from_int32s(c->states[i].partitions, c->states[i].partitions_count);
-        if (!numbers || json_object_set_new(object, c->states[i].topic, numbers) < 0) {
+        if (append_to(object, c->states[i].topic, numbers) < 0) {
             json_decref(object);
             return NULL;
         }
     }
     return object;
+}
+
+static json_t *encode_epochs(const struct znode_state *s)
+{
+    json_t *array = json_array();
+    for (int32_t i = 0; array && i < s->isr_count; i++)
+        if (json_array_append_new(array, json_integer(s->isr_epochs[i])) < 0) {
+            json_decref(array);
+            return NULL;
+        }
+    return array;
+}
+
+static json_t *encode_rows(const struct znode_change_partitions *named)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; rows && i < named->partitions_count; i++) {
+        const struct znode_state *s = &named->quotes[i].state;
+        json_t *row = json_pack("[i, i, i, i, o, o]", (int)named->quotes[i].version, (int)s->controller_epoch,
+                                (int)s->leader, (int)s->leader_epoch,
+                                json_from_int32s(s->isr, (size_t)s->isr_count), encode_epochs(s));
+        if (json_array_append_new(rows, row) < 0) {
+            json_decref(rows);
+            return NULL;
+        }
+    }
+    return rows;
+}
+
+static int add_topic_quotes(json_t *object, const struct znode_change_partitions *named)
+{
+    char id[TOPIC_ID_TEXT_BYTES];
+    json_t *entry = json_object_get(object, named->topic);
+    topic_id_format(&named->topic_id, id);
+    if (!entry && json_object_set_new(object, named->topic, entry = json_pack("{s:s}", "topic_id", id)) < 0)
+        return -1;
+    return append_to(entry, "rows", encode_rows(named));
+}
+
+/* What was written, for those of which the writer says so. */
+static int add_quotes(json_t *root, const struct znode_change *c)
+{
+    json_t *object = NULL;
+    for (size_t i = 0; i < c->states_count; i++) {
+        if (!c->states[i].quotes)
+            continue;
+        if (!object && json_object_set_new(root, "states", object = json_object()) < 0)
+            return -1;
+        if (add_topic_quotes(object, &c->states[i]) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 /* A list that most notifications do not have. */
@@ -65,7 +129,7 @@ char *znode_encode_change(const struct znode_change *c)
     AUTO_JSON json_t *root = json_pack("{s:i, s:b, s:o, s:o}", "version", 1, "brokers", (int)c->brokers,
                                        "topics", encode_topics(c->topics, c->topics_count), "partitions", encode_states(c));
     if (!root || add_topics(root, "assigned", c->assigned, c->assigned_count) ||
-        add_topics(root, "ends", c->ends, c->ends_count))
+        add_topics(root, "ends", c->ends, c->ends_count) || add_quotes(root, c))
         return NULL;
     return json_to_text(root);
 }
@@ -129,6 +193,74 @@ static int decode_states(json_t *object, struct znode_change *c, struct brook_er
     return 0;
 }
 
+static int bad_row(struct brook_error *error)
+{
+    return brook_error_set(error, BROOK_E_BAD_ZNODE, "\"states\" holds a row that is not a state");
+}
+
+static int32_t row_number(const json_t *row, size_t at)
+{
+    const json_t *entry = json_array_get(row, at);
+    bool is_fit = json_is_integer(entry) && json_integer_value(entry) >= 0 && json_integer_value(entry) <= INT32_MAX;
+    return is_fit ? (int32_t)json_integer_value(entry) : -1;
+}
+
+static int decode_row(const json_t *row, struct znode_quote *ret, struct brook_error *error)
+{
+    struct znode_state *s = &ret->state;
+    const json_t *isr = json_array_get(row, 4), *epochs = json_array_get(row, 5);
+    size_t count = json_array_size(isr);
+    ret->version = row_number(row, 0);
+    s->controller_epoch = row_number(row, 1);
+    s->leader = row_number(row, 2);
+    s->leader_epoch = row_number(row, 3);
+    s->isr_count = (int32_t)count;
+    bool is_led = s->leader >= 0 || json_integer_value(json_array_get(row, 2)) == -1;
+    if (ret->version < 0 || s->controller_epoch < 0 || s->leader_epoch < 0 || !is_led || !json_is_array(isr) ||
+        !json_is_array(epochs) || count > ZNODE_REPLICAS_MAX || json_array_size(epochs) != count)
+        return bad_row(error);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *epoch = json_array_get(epochs, i);
+        s->isr[i] = row_number(isr, i);
+        s->isr_epochs[i] = json_integer_value(epoch);
+        if (s->isr[i] < 0 || !json_is_integer(epoch) || s->isr_epochs[i] < -1)
+            return bad_row(error);
+        for (size_t k = 0; k < i; k++)
+            if (s->isr[k] == s->isr[i])
+                return bad_row(error);
+    }
+    return 0;
+}
+
+static int decode_topic_quotes(json_t *entry, struct znode_change_partitions *named, struct brook_error *error)
+{
+    json_t *rows = json_object_get(entry, "rows");
+    const char *id = json_string_value(json_object_get(entry, "topic_id"));
+    if (!json_is_array(rows) || json_array_size(rows) != named->partitions_count || !id ||
+        topic_id_parse(id, &named->topic_id) < 0)
+        return bad_row(error);
+    if (!(named->quotes = calloc(named->partitions_count + 1, sizeof *named->quotes)))
+        return -BROOK_E_NOMEM;
+    for (size_t i = 0; i < named->partitions_count; i++) {
+        int r = decode_row(json_array_get(rows, i), &named->quotes[i], error);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static int decode_quotes(const json_t *root, struct znode_change *c, struct brook_error *error)
+{
+    json_t *object = NULL;
+    int r = json_get_object(root, "states", JSON_OPTIONAL, &object, error);
+    for (size_t i = 0; object && !r && i < c->states_count; i++) {
+        json_t *entry = json_object_get(object, c->states[i].topic);
+        if (entry)
+            r = decode_topic_quotes(entry, &c->states[i], error);
+    }
+    return r;
+}
+
 int znode_decode_change(const char *data, size_t bytes, struct znode_change *ret, struct brook_error *error)
 {
     AUTO_JSON json_t *root = NULL;
@@ -141,7 +273,7 @@ int znode_decode_change(const char *data, size_t bytes, struct znode_change *ret
     if ((r = decode_topics(root, "topics", &c.topics, &c.topics_count, error)) < 0 ||
         (r = decode_topics(root, "assigned", &c.assigned, &c.assigned_count, error)) < 0 ||
         (r = decode_topics(root, "ends", &c.ends, &c.ends_count, error)) < 0 ||
-        (partitions && (r = decode_states(partitions, &c, error)) < 0)) {
+        (partitions && (r = decode_states(partitions, &c, error)) < 0) || (r = decode_quotes(root, &c, error)) < 0) {
         znode_change_done(&c);
         return r;
     }

@@ -80,6 +80,19 @@ void controller_carry_isr(const struct controller_case *c, struct znode_state *r
     ret->isr_count = count;
 }
 
+/* Those that are away leave with the old leader, as the new one would have them leave at once. */
+static void drop_absent(const struct controller_case *c, struct znode_state *state)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < state->isr_count; i++) {
+        if (!controller_find_broker(c->alive, state->isr[i]))
+            continue;
+        state->isr[count] = state->isr[i];
+        state->isr_epochs[count++] = state->isr_epochs[i];
+    }
+    state->isr_count = count;
+}
+
 static bool is_draining(const struct controller_case *c, int32_t broker_id)
 {
     const struct controller_broker *broker = controller_find_broker(c->alive, broker_id);
@@ -334,6 +347,7 @@ void controller_elect(const struct controller_case *c, struct controller_decisio
     next.leader_epoch++;
     next.leader = leader->broker_id;
     controller_carry_isr(c, &next);
+    drop_absent(c, &next);
     drop_draining(c, &next);
     assert(isr_index(&next, next.leader) >= 0);
     set_elected(ret, &next, CONTROLLER_SAFE);

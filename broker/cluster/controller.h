@@ -77,7 +77,8 @@ struct controller_decision {
  * its disk is the one that was registered with it: a new
  * registration is a death first, and one that lost its page cache leaves the ISR. The first assigned replica
  * that counts leads, one that is about to stop only if there is no other; where another leads, those about to
- * stop leave the ISR.
+ * stop leave the ISR. With the choice of a leader members that are away leave it, too; where the leader is well it
+ * takes them out itself.
  *
  * When every member of the ISR lives but none counts (all lost power), election.h decides: the partition goes
  * OFFLINE, so that its replicas stop following, then waits until they have told their logs' ends at that

@@ -19,6 +19,7 @@ struct controller_item {
     bool is_finish; /* the end of a move: the topic's node is written with it */
     int32_t former_leader;
     struct znode_state state;
+    int32_t version; /* that the node gets by it */
     size_t op; /* index of the state's op in the multi */
 };
 

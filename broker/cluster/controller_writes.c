@@ -229,12 +229,17 @@ static int announce(struct controller_chunk *chunk, char *assigned)
 {
     struct znode_change_partitions states[CONTROLLER_STATES_PER_WRITE];
     int32_t numbers[CONTROLLER_STATES_PER_WRITE];
+    AUTO_FREE struct znode_quote *quotes = calloc(chunk->count, sizeof *quotes);
     struct znode_change change = {.states = states, .assigned = &assigned, .assigned_count = assigned != NULL};
+    if (!quotes)
+        return -BROOK_E_NOMEM;
     for (size_t i = 0; i < chunk->count; i++) {
-        numbers[i] = chunk->items[i].number;
-        if (!change.states_count || strcmp(states[change.states_count - 1].topic, chunk->items[i].topic) != 0)
-            states[change.states_count++] =
-                (struct znode_change_partitions){.topic = chunk->items[i].topic, .partitions = &numbers[i]};
+        struct controller_item *item = &chunk->items[i];
+        numbers[i] = item->number;
+        quotes[i] = (struct znode_quote){item->version, item->state};
+        if (!change.states_count || strcmp(states[change.states_count - 1].topic, item->topic) != 0)
+            states[change.states_count++] = (struct znode_change_partitions){
+                .topic = item->topic, .partitions = &numbers[i], .topic_id = item->topic_id, .quotes = &quotes[i]};
         states[change.states_count - 1].partitions_count++;
     }
     return changes_announce(chunk->multi, &change);
@@ -375,6 +380,7 @@ bool controller_add_state(struct controller_driver *d, struct image_topic *topic
                                      .is_finish = is_finish,
                                      .former_leader = p->leader,
                                      .state = decision->state,
+                                     .version = decision->verdict == CONTROLLER_CREATE ? 0 : p->version + 1,
                                      .op = coordinator_multi_count(chunk->multi) - 1};
     p->is_busy = true;
     topic->is_assigning = topic->is_assigning || is_finish;

@@ -259,39 +259,67 @@ void hosting_set_quota(struct hosting *hosting, int64_t bytes_per_s)
 
 /* ---- cuts ------------------------------------------------------------------------------------------------- */
 
-static struct host_dir *dir_of(void *arg, struct partition *p)
-{
-    (void)arg;
-    return partition_owner(p);
-}
+typedef int keep_offsets(struct data_dir *dir, const struct data_dir_start *list, size_t count);
 
-static int begin_cut(void *arg, struct partition *p, int64_t offset)
-{
-    struct host_dir *dir = dir_of(arg, p);
-    pthread_mutex_lock(&dir->lock);
-    int err = data_dir_lower_recovery_point(dir->dir, partition_topic(p), partition_number(p), offset);
-    if (err)
-        pthread_mutex_unlock(&dir->lock);
-    return err;
-}
-
-static void end_cut(void *arg, struct partition *p)
-{
-    pthread_mutex_unlock(&dir_of(arg, p)->lock);
-}
-
-/* All of the list that lie in that directory. */
-static int keep_starts_in(struct host_dir *dir, struct data_dir_start *list, struct partition *const *partitions,
-                          const int64_t *starts, size_t count)
+/* All of the list that lie in that directory, whose lock is held. `list` is room for them. */
+static int keep_in(struct host_dir *dir, keep_offsets *keep, struct data_dir_start *list,
+                   struct partition *const *partitions, const int64_t *offsets, size_t count)
 {
     size_t n = 0;
     for (size_t i = 0; i < count; i++)
         if (partition_owner(partitions[i]) == dir)
-            list[n++] = (struct data_dir_start){partition_topic(partitions[i]), partition_number(partitions[i]), starts[i]};
-    if (!n)
+            list[n++] =
+                (struct data_dir_start){partition_topic(partitions[i]), partition_number(partitions[i]), offsets[i]};
+    return n ? keep(dir->dir, list, n) : 0;
+}
+
+static bool has_any(struct host_dir *dir, struct partition *const *partitions, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (partition_owner(partitions[i]) == dir)
+            return true;
+    return false;
+}
+
+static void unlock_dirs(struct hosting *hosting, size_t dirs_count, struct partition *const *partitions, size_t count)
+{
+    for (size_t i = 0; i < dirs_count; i++)
+        if (has_any(&hosting->dirs[i], partitions, count))
+            pthread_mutex_unlock(&hosting->dirs[i].lock);
+}
+
+/* Nobody writes a checkpoint of these directories meanwhile. They are locked in their order. */
+static int begin_cuts(void *arg, struct partition *const *partitions, const int64_t *offsets, size_t count)
+{
+    struct hosting *hosting = arg;
+    AUTO_FREE struct data_dir_start *list = calloc(count, sizeof *list);
+    int err = list ? 0 : -BROOK_E_NOMEM;
+    size_t at = 0;
+    for (; at < hosting->dirs_count && !err; at++) {
+        struct host_dir *dir = &hosting->dirs[at];
+        if (!has_any(dir, partitions, count))
+            continue;
+        pthread_mutex_lock(&dir->lock);
+        err = keep_in(dir, data_dir_lower_recovery_points, list, partitions, offsets, count);
+    }
+    if (err)
+        unlock_dirs(hosting, at, partitions, count);
+    return err;
+}
+
+static void end_cuts(void *arg, struct partition *const *partitions, size_t count)
+{
+    struct hosting *hosting = arg;
+    unlock_dirs(hosting, hosting->dirs_count, partitions, count);
+}
+
+static int keep_starts_in(struct host_dir *dir, struct data_dir_start *list, struct partition *const *partitions,
+                          const int64_t *starts, size_t count)
+{
+    if (!has_any(dir, partitions, count))
         return 0;
     pthread_mutex_lock(&dir->lock);
-    int err = data_dir_raise_starts(dir->dir, list, n);
+    int err = keep_in(dir, data_dir_raise_starts, list, partitions, starts, count);
     pthread_mutex_unlock(&dir->lock);
     return err;
 }
@@ -323,8 +351,8 @@ int hosting_start_replication(struct hosting *hosting, const struct hosting_sett
                                               .frame_bytes_max = r->frame_bytes_max,
                                               .software = r->software,
                                               .diag = settings->diag,
-                                              .begin_cut = begin_cut,
-                                              .end_cut = end_cut,
+                                              .begin_cuts = begin_cuts,
+                                              .end_cuts = end_cuts,
                                               .keep_starts = keep_starts,
                                               .arg = hosting};
     return fetchers_new(&fetchers, &hosting->fetchers);

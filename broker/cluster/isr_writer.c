@@ -261,12 +261,20 @@ static int announce(const struct isr_chunk *chunk, struct coordinator_multi *mul
 {
     struct znode_change_partitions named[ISR_STATES_PER_WRITE];
     int32_t numbers[ISR_STATES_PER_WRITE];
+    AUTO_FREE struct znode_quote *quotes = calloc(chunk->count, sizeof *quotes);
     struct znode_change notice = {.states = named};
+    if (!quotes)
+        return -BROOK_E_NOMEM;
     for (size_t i = 0; i < chunk->count; i++) {
-        numbers[i] = chunk->items[i]->number;
-        if (!notice.states_count || strcmp(named[notice.states_count - 1].topic, chunk->items[i]->topic) != 0)
-            named[notice.states_count++] =
-                (struct znode_change_partitions){.topic = chunk->items[i]->topic, .partitions = &numbers[i]};
+        struct isr_item *item = chunk->items[i];
+        numbers[i] = item->number;
+        quotes[i] = (struct znode_quote){item->change.version + 1, item->change.state};
+        if (!notice.states_count || strcmp(named[notice.states_count - 1].topic, item->topic) != 0) {
+            named[notice.states_count] = (struct znode_change_partitions){
+                .topic = item->topic, .partitions = &numbers[i], .quotes = &quotes[i]};
+            memcpy(named[notice.states_count++].topic_id.bytes, partition_topic_id(replica_partition(item->replica)),
+                   sizeof named->topic_id.bytes);
+        }
         named[notice.states_count - 1].partitions_count++;
     }
     return changes_announce(multi, &notice);

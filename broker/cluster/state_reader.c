@@ -39,6 +39,7 @@ struct state_reader {
     struct step *head;
     struct step **tail;
     unsigned in_flight;
+    unsigned nodes; /* steps that read topics' nodes, or will */
     int err;
     bool is_reading_all;
     bool read_all_again;
@@ -56,6 +57,11 @@ static void fail(struct state_reader *r, int err)
         r->err = err;
 }
 
+static bool reads_nodes(enum step_kind kind)
+{
+    return kind == STEP_ALL || kind == STEP_TOPIC || kind == STEP_NODE;
+}
+
 static struct step *add(struct state_reader *r, enum step_kind kind, const char *name)
 {
     size_t bytes = strlen(name) + 1;
@@ -69,11 +75,13 @@ static struct step *add(struct state_reader *r, enum step_kind kind, const char 
     memcpy(step->name, name, bytes);
     *r->tail = step;
     r->tail = &step->next;
+    r->nodes += reads_nodes(kind);
     return step;
 }
 
 static void step_free(struct step *step)
 {
+    step->reader->nodes -= reads_nodes(step->kind);
     for (size_t i = 0; i < step->brokers_count; i++)
         znode_broker_done(&step->brokers[i].node);
     free(step->brokers);
@@ -452,6 +460,33 @@ void state_reader_read_ends(struct state_reader *r, const char *name)
     pump(r);
 }
 
+/* Whoever is assigned must not be known from an earlier time than the state: while nodes are being read, states are
+ * read behind them. */
+static bool may_take_quotes(const struct state_reader *r, const struct image_topic *topic,
+                            const struct znode_change_partitions *named)
+{
+    if (r->nodes || !named->quotes || !topic_id_equal(&topic->node.topic_id, &named->topic_id))
+        return false;
+    for (size_t i = 0; i < named->partitions_count; i++)
+        if (named->partitions[i] >= topic->node.partitions_count)
+            return false;
+    return true;
+}
+
+/* What a notification quotes was in the node at that version. Older than what is known it is of no use; but a first
+ * version where there was a later one is another node, made by hand. */
+static void take_quotes(struct state_reader *r, struct image_topic *topic, const struct znode_change_partitions *named)
+{
+    for (size_t i = 0; i < named->partitions_count; i++) {
+        const struct znode_quote *quote = &named->quotes[i];
+        int32_t known = topic->partitions[named->partitions[i]].version;
+        if (quote->version > known)
+            take_state(r, topic, named->partitions[i], &quote->state, quote->version);
+        else if (quote->version == 0 && known > 0)
+            add_states(r, topic, &named->partitions[i], 1);
+    }
+}
+
 void state_reader_read_change(struct state_reader *r, const struct znode_change *change)
 {
     if (change->brokers)
@@ -464,8 +499,10 @@ void state_reader_read_change(struct state_reader *r, const struct znode_change 
             add(r, STEP_NODE, change->assigned[i]);
     for (size_t i = 0; i < change->states_count; i++) {
         const struct znode_change_partitions *named = &change->states[i];
-        const struct image_topic *topic = image_find(r->image, named->topic);
-        if (topic)
+        struct image_topic *topic = image_find(r->image, named->topic);
+        if (topic && may_take_quotes(r, topic, named))
+            take_quotes(r, topic, named);
+        else if (topic)
             add_states(r, topic, named->partitions, named->partitions_count);
         else if (name_is_legal_topic(named->topic, strlen(named->topic)))
             add(r, STEP_TOPIC, named->topic);

@@ -38,7 +38,8 @@ void state_reader_read_brokers(struct state_reader *reader);
 void state_reader_read_topic(struct state_reader *reader, const char *name);
 /* What brokers have told about the ends of their logs (the controller asks). */
 void state_reader_read_ends(struct state_reader *reader, const char *name);
-/* What a notification names, but for ends of logs. */
+/* What a notification names, but for ends of logs. States that it quotes are taken at once where nothing else is to be
+ * read first. */
 void state_reader_read_change(struct state_reader *reader, const struct znode_change *change);
 
 bool state_reader_is_idle(const struct state_reader *reader);

@@ -28,11 +28,11 @@ struct fetcher_settings {
     uint32_t frame_bytes_max;
     const char *software;   /* borrowed */
     const struct diag *diag; /* borrowed */
-    /* A log is about to be cut to `offset`: see to it that no checkpoint on stable storage says it was synced beyond,
-     * until end_cut. On a fetcher's thread, may wait for the disk. Returns 0, or a storage error: then there is no
-     * end_cut, and it is tried again later. NULL: nobody keeps any. */
-    int (*begin_cut)(void *arg, struct partition *partition, int64_t offset);
-    void (*end_cut)(void *arg, struct partition *partition);
+    /* Logs are about to be cut to `offsets`: see to it that no checkpoint on stable storage says they were synced beyond,
+     * until end_cuts. On a fetcher's thread, may wait for the disk; all that are due at once. Returns 0, or a storage
+     * error: then there is no end_cuts, and it is tried again later. NULL: nobody keeps any. */
+    int (*begin_cuts)(void *arg, struct partition *const *partitions, const int64_t *offsets, size_t count);
+    void (*end_cuts)(void *arg, struct partition *const *partitions, size_t count);
     /* Leaders' logs begin at these offsets: put them on stable storage as starts of ours. On a fetcher's thread, as
      * above; a whole round's at once. Returns 0 or an error: tried again later. NULL: nobody keeps any. */
     int (*keep_starts)(void *arg, struct partition *const *partitions, const int64_t *starts, size_t count);

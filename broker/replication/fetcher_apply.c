@@ -108,70 +108,30 @@ void fetch_entry_pull(struct fetch_entry *e, struct leader_pull *ret)
 
 /* ---- cutting ------------------------------------------------------------------------------------------------ */
 
-static void tell_cut(struct fetch_entry *e, const struct question *q, int64_t high_watermark)
-{
-    char subject[288];
-    snprintf(subject, sizeof subject, "partition=%s/%" PRId32 " epoch=%" PRId32, partition_topic(e->partition),
-             e->key.number, e->state.leader_epoch);
-    if (follower_state_cuts_committed(&e->state, high_watermark))
-        diag_log(e->link->thread->fetchers->s.diag, DIAG_ERROR, subject,
-                 "cutting the log from %" PRId64 " to %" PRId64 ": records below the high watermark %" PRId64
-                 " are lost, which only an unclean election does",
-                 q->log_end, e->state.cut, high_watermark);
-    else
-        diag_log(e->link->thread->fetchers->s.diag, DIAG_INFO, subject,
-                 "cutting the log from %" PRId64 " to %" PRId64 ", where it parts from the leader's", q->log_end,
-                 e->state.cut);
-}
-
-/* Cut the log to `offset`, or with `over` begin it anew there. */
-static int shorten(struct fetch_entry *e, int64_t lowest, int64_t offset, bool over)
-{
-    const struct fetcher_settings *s = &e->link->thread->fetchers->s;
-    struct brook_error error = {0};
-    int err = s->begin_cut ? s->begin_cut(s->arg, e->partition, lowest) : 0;
-    if (!err) {
-        err = over ? partition_start_over(e->partition, e->state.leader_epoch, offset, &error)
-                   : partition_truncate(e->partition, e->state.leader_epoch, offset, &error);
-        if (s->begin_cut)
-            s->end_cut(s->arg, e->partition);
-    }
-    if (err)
-        fetch_entry_back_off(e, -err, error.text);
-    return err;
-}
-
-static int cut(struct fetch_entry *e)
-{
-    struct partition_marks marks;
-    struct question q = {.e = e};
-    partition_marks(e->partition, &marks);
-    ask(&q);
-    tell_cut(e, &q, marks.high_watermark);
-    int err = shorten(e, e->state.cut, e->state.cut, e->state.cut < q.log_start);
-    if (err)
-        return err;
-    q.ask = ask_cut;
-    ask(&q);
-    return 0;
-}
-
 /* The leader's log begins above our end: what we have is of no use to anybody. */
 static int skip(struct fetch_entry *e)
 {
     struct question q = {.e = e};
     ask(&q);
-    return e->state.start <= q.log_end ? 0 : shorten(e, q.log_start, e->state.start, true);
+    return e->state.start <= q.log_end ? 0 : fetch_entry_start_over(e, q.log_start, e->state.start);
+}
+
+void fetch_entry_was_cut(struct fetch_entry *e)
+{
+    struct question q = {.ask = ask_cut, .e = e};
+    ask(&q);
+    fetch_entry_move(e, FETCH_DUE); /* or to where it goes on */
+    fetch_entry_continue(e);
 }
 
 void fetch_entry_continue(struct fetch_entry *e)
 {
-    if (e->state.phase == FOLLOWER_CUT && cut(e) != 0)
-        return;
     if (e->state.phase == FOLLOWER_PULL && skip(e) != 0)
         return;
     /* FOLLOWER_IDLE: a newer state brings a new order. */
-    fetch_entry_move(e, e->state.phase == FOLLOWER_IDLE ? FETCH_WAITING : FETCH_DUE);
+    fetch_entry_move(e, e->state.phase == FOLLOWER_IDLE  ? FETCH_WAITING
+                        : e->state.phase == FOLLOWER_CUT ? FETCH_CUTTING
+                                                         : FETCH_DUE);
 }
 
 /* ---- appending ------------------------------------------------------------------------------------------- */

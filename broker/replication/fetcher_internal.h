@@ -23,6 +23,8 @@
 /* Between two rounds in which leaders' log starts become ours: each is a synced write. */
 #define FETCHER_STARTS_MS 100
 #define FETCHER_STARTS_MAX 4096
+/* Logs cut under one write of checkpoints, which holds up others who write them. */
+#define FETCHER_CUTS_MAX 512
 /* Partitions named in one request. */
 #define FETCHER_NAMES_MAX 5000
 /* Batches appended in one go. */
@@ -36,9 +38,9 @@ struct fetch_key {
     int32_t number;
 };
 
-/* A partition that is followed. In one of its link's lists: due (to be named in the next pull), asking (EpochEnd),
- * waiting (until retry_ns); or in none, when the leader has it named and has nothing yet. */
-enum fetch_place { FETCH_NAMED, FETCH_DUE, FETCH_ASKING, FETCH_WAITING };
+/* A partition that is followed. In one of its link's lists: named, when the leader has it and has nothing yet; due (to be
+ * named in the next pull), asking (EpochEnd), cutting (at the end of the turn), waiting (until retry_ns). */
+enum fetch_place { FETCH_NAMED, FETCH_DUE, FETCH_ASKING, FETCH_CUTTING, FETCH_WAITING };
 
 struct fetch_entry {
     struct fetch_key key;
@@ -150,6 +152,15 @@ void fetch_entry_take_marks(struct fetch_entry *e, const Brook__PulledPartition 
 void fetch_entry_take_epoch_end(struct fetch_entry *e, int32_t current_epoch, int32_t asked, const Brook__EpochEnd *end);
 /* Go on with what follower_state says, and into the list that goes with it. */
 void fetch_entry_continue(struct fetch_entry *e);
+
+/* The log was cut as follower_state said: go on. */
+void fetch_entry_was_cut(struct fetch_entry *e);
+
+/* fetcher_cuts.c */
+/* Cut the logs of all that are to be cut. */
+void fetch_link_cut(struct fetch_link *link);
+/* Let the log, which begins at `lowest`, begin anew at `offset`. Returns 0, or an error: it waits then. */
+int fetch_entry_start_over(struct fetch_entry *e, int64_t lowest, int64_t offset);
 
 /* fetcher_starts.c */
 /* Let logs begin where their leaders' do, if it is time. Returns when to look again, INT64_MAX: not by time. */

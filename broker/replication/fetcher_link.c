@@ -163,7 +163,7 @@ static int64_t wake_waiting(struct fetch_link *link, int64_t now_ns)
     for (e = TAILQ_FIRST(&link->lists[FETCH_WAITING]); e; e = next) {
         next = TAILQ_NEXT(e, in_place);
         if (e->retry_ns <= now_ns && e->state.phase != FOLLOWER_IDLE)
-            fetch_entry_move(e, FETCH_DUE);
+            fetch_entry_move(e, e->state.phase == FOLLOWER_CUT ? FETCH_CUTTING : FETCH_DUE);
         else if (e->state.phase != FOLLOWER_IDLE && e->retry_ns < due_ns)
             due_ns = e->retry_ns;
     }
@@ -178,6 +178,10 @@ static bool is_idle(const struct fetch_link *link)
 int64_t fetch_link_run(struct fetch_link *link, int64_t now_ns)
 {
     int64_t due_ns = wake_waiting(link, now_ns);
+    if (!TAILQ_EMPTY(&link->lists[FETCH_CUTTING])) {
+        fetch_link_cut(link);
+        due_ns = wake_waiting(link, now_ns); /* those that could not be */
+    }
     if (link->is_ready) {
         fetch_link_ask(link);
         fetch_link_pull(link);

@@ -52,6 +52,7 @@ struct data_dir {
     size_t known_count;
     size_t known_capacity;
     bool has_leftovers; /* checkpoints speak of partitions whose directory is not there */
+    bool is_lowering;   /* the recovery points are lower than what is on the disk */
     char *warnings[WARNINGS_MAX];
     size_t warnings_count;
 };
@@ -401,13 +402,19 @@ int data_dir_raise_start(struct data_dir *dir, const char *topic, int32_t partit
     return data_dir_raise_starts(dir, &start, 1);
 }
 
-int data_dir_lower_recovery_point(struct data_dir *dir, const char *topic, int32_t partition, int64_t offset)
+int data_dir_lower_recovery_points(struct data_dir *dir, const struct data_dir_start *points, size_t count)
 {
-    struct known *k = find_known(dir, dir->known_count, topic, partition);
-    if (!k || k->offsets[RECOVERY_POINTS] <= offset)
-        return 0;
-    k->offsets[RECOVERY_POINTS] = offset;
-    return save_some(dir, RECOVERY_POINTS, NULL);
+    for (size_t i = 0; i < count; i++) {
+        struct known *k = find_known(dir, dir->known_count, points[i].topic, points[i].partition);
+        if (!k || k->offsets[RECOVERY_POINTS] <= points[i].offset)
+            continue;
+        k->offsets[RECOVERY_POINTS] = points[i].offset;
+        dir->is_lowering = true;
+    }
+    /* An attempt before this one may have failed. */
+    int err = dir->is_lowering ? save_some(dir, RECOVERY_POINTS, NULL) : 0;
+    dir->is_lowering = dir->is_lowering && err;
+    return err;
 }
 
 int data_dir_forget(struct data_dir *dir, const char *topic, int32_t partition)

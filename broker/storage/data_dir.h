@@ -106,9 +106,9 @@ struct data_dir_start {
     int64_t offset;
 };
 int data_dir_raise_starts(struct data_dir *dir, const struct data_dir_start *starts, size_t count);
-/* The log is about to be cut to `offset`: let the recovery point be at most that, on stable storage when this returns 0.
- * Nothing is written when it is already. Returns as data_dir_checkpoint(). */
-int data_dir_lower_recovery_point(struct data_dir *dir, const char *topic, int32_t partition, int64_t offset);
+/* Logs are about to be cut to these offsets: let their recovery points be at most that, on stable storage when this
+ * returns 0, with one write. Nothing is written when they are already. Returns as data_dir_checkpoint(). */
+int data_dir_lower_recovery_points(struct data_dir *dir, const struct data_dir_start *points, size_t count);
 /* Forget what the checkpoints say about a partition: before a new one of the same name is made, since offsets
  * of the old would be taken for its own after a crash. Writes only if there is something to forget. */
 /* Returns as data_dir_checkpoint(). */

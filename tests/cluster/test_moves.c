@@ -66,7 +66,8 @@ static void set_isr(struct world *w, const char *topic, const char *brokers)
             state.isr[state.isr_count++] = *b - '0';
         }
         struct path path;
-        struct znode_change_partitions named = {(char *)(uintptr_t)topic, &zero, 1};
+        struct znode_change_partitions named = {
+            .topic = (char *)(uintptr_t)topic, .partitions = &zero, .partitions_count = 1};
         struct znode_change change = {.states = &named, .states_count = 1};
         struct coordinator_multi *multi = coordinator_multi_new();
         char *text = znode_encode_state(&state);

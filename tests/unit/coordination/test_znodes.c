@@ -146,6 +146,8 @@ static const struct sample {
                    "\"isr_epochs\":[3]}"},
     {decode_change, "{\"version\":1,\"brokers\":true,\"topics\":[\"a\"],\"partitions\":{\"b\":[0,3]}}"},
     {decode_change, "{\"version\":1}"},
+    {decode_change, "{\"version\":1,\"partitions\":{\"b\":[3]},\"states\":{\"b\":{\"topic_id\":"
+                    "\"AAAAAAAAAAAAAAAAAAAAAQ\",\"rows\":[[7,1,-1,2,[1,2],[-1,5]]]}}}"},
     {decode_change, "{\"version\":1,\"assigned\":[\"a\",\"b\"],\"ends\":[\"c\"]}"},
     {decode_plan, "{\"version\":1,\"partitions\":[{\"topic\":\"foo\",\"partition\":1,\"replicas\":[1,2,3],"
                   "\"log_dirs\":[\"any\"]}]}"},
@@ -231,6 +233,9 @@ START_TEST(truncations_and_mutations_are_refused_or_read)
 }
 END_TEST
 
+#define QUOTE(id, rows)                                                                                                 \
+    "{\"version\":1,\"partitions\":{\"t\":[3]},\"states\":{\"t\":{\"topic_id\":\"" id "\",\"rows\":[" rows "]}}}"
+
 START_TEST(nonsense_is_refused)
 {
     static const struct sample bad[] = {
@@ -281,6 +286,19 @@ START_TEST(nonsense_is_refused)
         {decode_ends, "{\"version\":1,\"ends\":{}}"},
         {decode_change, "{\"version\":1,\"partitions\":{\"..\":[0]}}"},
         {decode_change, "{\"version\":1,\"partitions\":{\"t\":[20000]}}"},
+        {decode_change, "{\"version\":1,\"partitions\":{\"t\":[3]},\"states\":[]}"},
+        {decode_change, QUOTE("AAAAAAAAAAAAAAAAAAAAAQ", "")},
+        {decode_change, QUOTE("AAAAAAAAAAAAAAAAAAAAA", "[7,1,1,2,[1],[5]]")},
+        {decode_change, QUOTE("AAAAAAAAAAAAAAAAAAAAAQ", "[7,1,1,2,[1],[5]],[7,1,1,2,[1],[5]]")},
+        {decode_change, QUOTE("AAAAAAAAAAAAAAAAAAAAAQ", "7")},
+        {decode_change, QUOTE("AAAAAAAAAAAAAAAAAAAAAQ", "[7,1,1,2,[1]]")},
+        {decode_change, QUOTE("AAAAAAAAAAAAAAAAAAAAAQ", "[-1,1,1,2,[1],[5]]")},
+        {decode_change, QUOTE("AAAAAAAAAAAAAAAAAAAAAQ", "[7,1,-2,2,[1],[5]]")},
+        {decode_change, QUOTE("AAAAAAAAAAAAAAAAAAAAAQ", "[7,1,null,2,[1],[5]]")},
+        {decode_change, QUOTE("AAAAAAAAAAAAAAAAAAAAAQ", "[7,1,1,2,[1,1],[5,5]]")},
+        {decode_change, QUOTE("AAAAAAAAAAAAAAAAAAAAAQ", "[7,1,1,2,[1,2],[5]]")},
+        {decode_change, QUOTE("AAAAAAAAAAAAAAAAAAAAAQ", "[7,1,1,2,[1],[-2]]")},
+        {decode_change, QUOTE("AAAAAAAAAAAAAAAAAAAAAQ", "[7,1,1,2,{},[]]")},
         {decode_number, "017"},
         {decode_number, "-0"},
         {decode_number, " 1"},
@@ -529,11 +547,48 @@ START_TEST(small_values_round_trip)
 }
 END_TEST
 
+/* A topic that is listed in two places is one topic with all of its partitions. */
+START_TEST(quoted_states_round_trip)
+{
+    int32_t numbers[] = {5, 9, 2, 0};
+    struct znode_quote quotes[] = {
+        {3, {.controller_epoch = 1, .leader = 2, .leader_epoch = 4, .isr_count = 2, .isr = {2, 1}, .isr_epochs = {7, -1}}},
+        {0, {.leader = -1, .isr_count = 1, .isr = {6}, .isr_epochs = {8}}},
+        {8, {.controller_epoch = 9, .leader = 0, .leader_epoch = 1}},
+        {INT32_MAX, {.leader = INT32_MAX, .leader_epoch = INT32_MAX}},
+    };
+    struct znode_change_partitions states[] = {{.topic = (char *)"a", .partitions = &numbers[0], .partitions_count = 1, .quotes = &quotes[0]},
+                                               {.topic = (char *)"b", .partitions = &numbers[1], .partitions_count = 1, .quotes = &quotes[1]},
+                                               {.topic = (char *)"a", .partitions = &numbers[2], .partitions_count = 2, .quotes = &quotes[2]}};
+    struct znode_change c = {.states = states, .states_count = 3}, back = {0};
+    topic_id_random(&states[0].topic_id);
+    topic_id_random(&states[1].topic_id);
+    states[2].topic_id = states[0].topic_id;
+    char *text = znode_encode_change(&c);
+    ck_assert_int_eq(znode_decode_change(text, strlen(text), &back, &error), 0);
+    free(text);
+    ck_assert_uint_eq(back.states_count, 2);
+    for (size_t i = 0; i < 2; i++) {
+        const struct znode_change_partitions *named = &back.states[i];
+        bool is_a = strcmp(named->topic, "a") == 0;
+        ck_assert_uint_eq(named->partitions_count, is_a ? 3 : 1);
+        ck_assert(topic_id_equal(&named->topic_id, &states[is_a ? 0 : 1].topic_id));
+        for (size_t k = 0; k < named->partitions_count; k++) {
+            size_t at = is_a ? (k ? k + 1 : 0) : 1;
+            ck_assert_int_eq(named->partitions[k], numbers[at]);
+            ck_assert_int_eq(named->quotes[k].version, quotes[at].version);
+            ck_assert_mem_eq(&named->quotes[k].state, &quotes[at].state, sizeof quotes[at].state);
+        }
+    }
+    znode_change_done(&back);
+}
+END_TEST
+
 START_TEST(changes_and_configs_round_trip)
 {
     char *topics[] = {(char *)"a", (char *)"b"};
     int32_t numbers[] = {0, 3};
-    struct znode_change_partitions states[] = {{(char *)"c", numbers, 2}};
+    struct znode_change_partitions states[] = {{.topic = (char *)"c", .partitions = numbers, .partitions_count = 2}};
     struct znode_change c = {
         .brokers = true, .topics = topics, .topics_count = 2, .states = states, .states_count = 1};
     struct znode_change back = {0};
@@ -544,6 +599,7 @@ START_TEST(changes_and_configs_round_trip)
     ck_assert_str_eq(back.topics[1], "b");
     ck_assert_str_eq(back.states[0].topic, "c");
     ck_assert_int_eq(back.states[0].partitions[1], 3);
+    ck_assert_ptr_null(back.states[0].quotes);
     free(text);
     znode_change_done(&back);
 
@@ -655,4 +711,5 @@ SUITE_MAIN("coordination/znodes", SUITE_TEST(samples_are_read),
            SUITE_TEST(topic_ids_are_22_characters),
            SUITE_TEST(brokers_round_trip), SUITE_TEST(topics_round_trip), SUITE_TEST(states_round_trip),
            SUITE_TEST(small_values_round_trip), SUITE_TEST(changes_and_configs_round_trip),
+           SUITE_TEST(quoted_states_round_trip),
            SUITE_TEST(members_and_assignments_round_trip))

@@ -144,6 +144,7 @@ END_TEST
 /* A leader of MANY partitions with RECORDS records each; one record of one of them is rotten. */
 struct many {
     atomic_int is_rotten;
+    bool is_parted; /* it has no second record of epoch 1 */
     atomic_int asked_for_bad;
     atomic_int told; /* lines about it */
     struct log_batch batches[RECORDS];
@@ -158,7 +159,10 @@ static void serve(const struct stub_request *q, const struct many *m)
     Brook__Response response = BROOK__RESPONSE__INIT;
     Brook__PullResponse pull = BROOK__PULL_RESPONSE__INIT;
     const Brook__PullRequest *asked = q->request->pull;
+    static Brook__Status diverged = BROOK__STATUS__INIT;
     size_t at = 0;
+    diverged.has_code = 1;
+    diverged.code = BROOK_E_LOG_DIVERGED;
     for (size_t i = 0; i < asked->n_partitions && pull.n_partitions < MANY; i++) {
         const Brook__PullPartition *entry = asked->partitions[i];
         if (entry->offset >= RECORDS)
@@ -171,10 +175,14 @@ static void serve(const struct stub_request *q, const struct many *m)
         part->topic_id = entry->topic_id;
         part->partition = entry->partition;
         part->high_watermark = RECORDS;
+        pointers[pull.n_partitions++] = part;
+        if (m->is_parted && entry->offset == 2 && entry->last_epoch == 1) {
+            part->status = &diverged;
+            continue;
+        }
         part->records_bytes = (uint32_t)batch->header.total_bytes;
         memcpy(records + at, batch->data, batch->header.total_bytes);
         at += batch->header.total_bytes;
-        pointers[pull.n_partitions++] = part;
     }
     pull.has_session_id = 1;
     pull.session_id = 7;
@@ -243,7 +251,10 @@ static struct partition *make_many(int number)
     return p;
 }
 
-static struct fetchers *start(const struct diag *diag)
+typedef int begin_cuts_fn(void *arg, struct partition *const *partitions, const int64_t *offsets, size_t count);
+typedef void end_cuts_fn(void *arg, struct partition *const *partitions, size_t count);
+
+static struct fetchers *start_cutting(const struct diag *diag, begin_cuts_fn *begin, end_cuts_fn *end, void *arg)
 {
     struct fetcher_settings fs = {.broker_id = 2,
                                   .threads = 1,
@@ -253,10 +264,18 @@ static struct fetchers *start(const struct diag *diag)
                                   .request_timeout_ms = 30000,
                                   .frame_bytes_max = 1 << 24,
                                   .software = "test",
-                                  .diag = diag};
+                                  .diag = diag,
+                                  .begin_cuts = begin,
+                                  .end_cuts = end,
+                                  .arg = arg};
     struct fetchers *f = NULL;
     ck_assert_int_eq(fetchers_new(&fs, &f), 0);
     return f;
+}
+
+static struct fetchers *start(const struct diag *diag)
+{
+    return start_cutting(diag, NULL, NULL, NULL);
 }
 
 START_TEST(one_rotten_batch_stops_its_own_partition_and_no_other)
@@ -300,6 +319,136 @@ START_TEST(one_rotten_batch_stops_its_own_partition_and_no_other)
     for (int i = 0; i < RECORDS; i++)
         batches_free(&m.batches[i]);
     batches_free(&m.rotten);
+    stub_cluster_free(cluster);
+}
+END_TEST
+
+/* ---- cuts -------------------------------------------------------------------------------------------------- */
+
+/* A leader of epoch 2 from whose log all MANY part behind the first record; their disk refuses once. */
+struct parted {
+    struct many m;
+    atomic_int rounds; /* of cuts */
+    atomic_int refused;
+    atomic_int open; /* rounds that have not ended */
+};
+
+static void say_ends(const struct stub_request *q)
+{
+    Brook__EpochEnd ends[MANY], *pointers[MANY];
+    Brook__Response response = BROOK__RESPONSE__INIT;
+    Brook__EpochEndResponse body = BROOK__EPOCH_END_RESPONSE__INIT;
+    for (size_t i = 0; i < q->request->epoch_end->n_partitions && i < MANY; i++) {
+        brook__epoch_end__init(&ends[i]);
+        ends[i].has_epoch = ends[i].has_end_offset = 1;
+        ends[i].epoch = 1;
+        ends[i].end_offset = 1;
+        pointers[body.n_partitions++] = &ends[i];
+    }
+    body.partitions = pointers;
+    response.body_case = BROOK__RESPONSE__BODY_EPOCH_END;
+    response.epoch_end = &body;
+    stub_reply(q, &response, NULL, 0, 0);
+}
+
+static enum stub_verdict lead_parted(void *arg, const struct stub_request *q)
+{
+    struct parted *d = arg;
+    if (q->request->body_case == BROOK__REQUEST__BODY_EPOCH_END) {
+        say_ends(q);
+        return STUB_DONE;
+    }
+    if (q->request->body_case != BROOK__REQUEST__BODY_PULL)
+        return STUB_PASS;
+    serve(q, &d->m);
+    return STUB_DONE;
+}
+
+static int begin_cuts(void *arg, struct partition *const *partitions, const int64_t *offsets, size_t count)
+{
+    struct parted *d = arg;
+    for (size_t i = 0; i < count; i++)
+        ck_assert_int_eq(offsets[i], 1);
+    ck_assert_int_eq(d->open, 0);
+    d->rounds++;
+    if (d->refused++ == 0)
+        return -BROOK_E_STORAGE_ERROR;
+    d->open++;
+    return 0;
+}
+
+static void end_cuts(void *arg, struct partition *const *partitions, size_t count)
+{
+    struct parted *d = arg;
+    for (size_t i = 0; i < count; i++) {
+        struct partition_marks marks;
+        partition_marks(partitions[i], &marks);
+        ck_assert_int_eq(marks.log_end, 1);
+    }
+    d->open--;
+}
+
+static bool all_have_epoch_2(void *arg)
+{
+    const struct followers *w = arg;
+    for (int i = 0; i < MANY; i++) {
+        struct partition_marks marks;
+        partition_marks(w->p[i], &marks);
+        if (marks.log_end != RECORDS || log_last_epoch(partition_log(w->p[i])) != 2)
+            return false;
+    }
+    return true;
+}
+
+/* Records 0 and 1, of epoch 1. */
+static void fill_old(struct partition *p)
+{
+    struct brook_error error;
+    ck_assert_int_eq(partition_follow(p, 1), 0);
+    for (int i = 0; i < 2; i++) {
+        struct log_batch batch = batches_make(1, T0, 0, 10, (uint32_t)i);
+        batches_place(&batch, i, 1);
+        ck_assert_int_eq(partition_append_replicated(p, 1, &batch, 1, 1, &error), 0);
+        batches_free(&batch);
+    }
+}
+
+START_TEST(logs_that_part_together_are_cut_under_one_write)
+{
+    struct parted d = {.m.is_parted = true};
+    static const struct diag silent;
+    for (int i = 0; i < RECORDS; i++) {
+        d.m.batches[i] = batches_make(1, T0, 0, 10, (uint32_t)i);
+        batches_place(&d.m.batches[i], i, 2);
+    }
+    struct stub_cluster *cluster = stub_cluster_new(1);
+    stub_cluster_on_request(cluster, lead_parted, &d);
+    struct followers w;
+    struct inbox inbox;
+    ck_assert_int_eq(inbox_init(&inbox), 0);
+    struct replica_settings rs = {.broker_id = 2, .lag_ms_max = 10000, .inbox = &inbox, .wants_look = look_away};
+    struct fetchers *f = start_cutting(&silent, begin_cuts, end_cuts, &d);
+    struct fetcher_leader leader = {1, "127.0.0.1", stub_cluster_port(cluster, 1)};
+    for (int i = 0; i < MANY; i++) {
+        w.p[i] = make_many(i);
+        fill_old(w.p[i]);
+        ck_assert_int_eq(replica_new(&rs, w.p[i], &w.r[i]), 0);
+        ck_assert_int_eq(partition_follow(w.p[i], 2), 0);
+    }
+    for (int i = 0; i < MANY; i++)
+        ck_assert_int_eq(fetchers_follow(f, w.r[i], &leader, 2, 9), 0);
+    ck_assert(suite_wait(all_have_epoch_2, &w, WAIT_MS));
+    /* The one that was refused, and what the leader answered at a time: not one by one. */
+    ck_assert_int_ge(d.rounds, 2);
+    ck_assert_int_lt(d.rounds, MANY / 2);
+    fetchers_free(f);
+    for (int i = 0; i < MANY; i++) {
+        replica_unref(w.r[i]);
+        partition_unref(w.p[i]);
+    }
+    inbox_done(&inbox);
+    for (int i = 0; i < RECORDS; i++)
+        batches_free(&d.m.batches[i]);
     stub_cluster_free(cluster);
 }
 END_TEST
@@ -350,5 +499,6 @@ START_TEST(another_broker_at_the_address_is_left_at_once)
 END_TEST
 
 SUITE_MAIN("replication/fetcher", SUITE_TEST_SLOW(one_rotten_batch_stops_its_own_partition_and_no_other, 60),
+           SUITE_TEST_SLOW(logs_that_part_together_are_cut_under_one_write, 60),
            SUITE_TEST_SLOW(another_broker_at_the_address_is_left_at_once, 60),
            SUITE_TEST_SLOW(an_answer_about_the_old_epoch_does_not_stop_the_new_one, 60))

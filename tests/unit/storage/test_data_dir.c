@@ -455,6 +455,12 @@ START_TEST(checkpoints_are_merged_and_forgotten)
     ck_assert_int_eq(find(dir, "a", 0)->hint.recovery_point, 11);
     ck_assert_int_eq(find(dir, "a", 0)->hint.cleaned_offset, 7);
     ck_assert_int_eq(find(dir, "b", 1)->hint.recovery_point, 20);
+    const struct data_dir_start cuts[] = {{"a", 0, 10}, {"never", 0, 1}, {"b", 1, 21}, {"b", 1, 5}};
+    ck_assert_int_eq(data_dir_lower_recovery_points(dir, cuts, 4), 0);
+    ck_assert_int_eq(data_dir_close(dir, false), 0);
+    dir = open_dir(path);
+    ck_assert_int_eq(find(dir, "a", 0)->hint.recovery_point, 10);
+    ck_assert_int_eq(find(dir, "b", 1)->hint.recovery_point, 5);
     ck_assert_int_eq(data_dir_forget(dir, "b", 1), 0);
     ck_assert_int_eq(data_dir_forget(dir, "never", 1), 0);
     ck_assert_int_eq(data_dir_close(dir, false), 0);
