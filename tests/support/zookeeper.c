@@ -19,7 +19,8 @@
 #include <unistd.h>
 
 #define START_TRIES 3
-#define START_POLLS 120
+/* A busy machine takes its time; a server that ended is seen at once. */
+#define START_MS 30000
 /* The port accepts before the server serves, and the first connection may hang: so many short tries. */
 #define POLL_MS 150
 
@@ -166,7 +167,7 @@ static bool launch(struct zookeeper *z)
         die("fork");
     if (z->pid == 0)
         run_java(z, parent);
-    for (int i = 0; i < START_POLLS; i++) {
+    for (int64_t until = now_ms() + START_MS; now_ms() < until;) {
         if (waitpid(z->pid, NULL, WNOHANG) == z->pid) {
             z->pid = 0;
             return false;
@@ -229,7 +230,7 @@ int zookeeper_port(const struct zookeeper *z)
 
 const char *zookeeper_connect(const struct zookeeper *z, const char *chroot)
 {
-    static char text[256];
+    static _Thread_local char text[256];
     snprintf(text, sizeof text, strchr(z->address, ':') ? "[%s]:%d%s" : "%s:%d%s", z->address, z->port,
              chroot);
     return text;
