@@ -141,8 +141,8 @@ struct session {
     struct session_entry entries[ENTRIES_MAX];
 };
 /* Under the fixture's lock: brokers have a thread each. */
-static struct session sessions[SESSIONS_MAX];
-static uint32_t sessions_count;
+static _Thread_local struct session sessions[SESSIONS_MAX];
+static _Thread_local uint32_t sessions_count;
 
 static struct session_entry *entry_of(struct session *s, const ProtobufCBinaryData *topic_id,
                                       int32_t partition)
