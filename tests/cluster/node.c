@@ -232,6 +232,13 @@ int node_create(struct world *w, struct node *n, const char *topic, int32_t part
     return wait_result(w, n);
 }
 
+int node_create_with(struct world *w, struct node *n, const struct cluster_new_topic *topic, bool validate_only)
+{
+    n->is_told = false;
+    cluster_create_topic(n->cluster, topic, validate_only, 10000, &n->inbox, note_result, n);
+    return wait_result(w, n);
+}
+
 void node_begin_delete(struct node *n, const char *topic, int timeout_ms)
 {
     n->is_told = false;

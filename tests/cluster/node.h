@@ -70,6 +70,7 @@ void world_idle(struct world *w, int ms);
 
 /* Intents; wait for the answer and return its code (positive). */
 int node_create(struct world *w, struct node *n, const char *topic, int32_t partitions);
+int node_create_with(struct world *w, struct node *n, const struct cluster_new_topic *topic, bool validate_only);
 int node_delete(struct world *w, struct node *n, const char *topic);
 int node_grow(struct world *w, struct node *n, const char *topic, int32_t partitions);
 /* Only begin; n->is_told and n->result tell. */

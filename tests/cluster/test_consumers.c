@@ -337,7 +337,7 @@ START_TEST(a_stream_takes_up_where_it_stopped)
 }
 END_TEST
 
-SUITE_MAIN("cluster/consumers", SUITE_TEST_SLOW(planned_hand_overs_lose_nothing_and_repeat_nothing, 120),
+BROKERS_MAIN("cluster/consumers", SUITE_TEST_SLOW(planned_hand_overs_lose_nothing_and_repeat_nothing, 120),
            SUITE_TEST_SLOW(owners_commit_and_strangers_do_not, 60),
            SUITE_TEST_SLOW(a_topic_made_anew_is_read_on, 90),
            SUITE_TEST_SLOW(a_consumer_goes_on_when_its_brokers_come_back, 120),

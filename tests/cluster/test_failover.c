@@ -281,7 +281,7 @@ START_TEST(a_producer_that_is_not_answered_learns_of_another_leader)
 }
 END_TEST
 
-SUITE_MAIN("cluster/failover", SUITE_TEST_SLOW(a_topic_made_anew_is_written_and_read_again_soon, 240),
+BROKERS_MAIN("cluster/failover", SUITE_TEST_SLOW(a_topic_made_anew_is_written_and_read_again_soon, 240),
            SUITE_TEST_SLOW(a_producer_that_is_not_answered_learns_of_another_leader, 120),
             SUITE_TEST_SLOW(a_killed_leader_costs_a_producer_its_session_and_little_more, 240),
            SUITE_TEST_SLOW(a_leader_that_stops_costs_a_producer_less_than_a_second, 240))

@@ -384,4 +384,4 @@ START_TEST(a_consumer_reads_from_its_rack_and_goes_back_to_the_leader_when_that_
 }
 END_TEST
 
-SUITE_MAIN("cluster/followers", SUITE_TEST_SLOW(logs_with_gaps_replicate_and_hold_the_same_whoever_leads, 240), SUITE_TEST_SLOW(a_consumer_reads_from_its_rack_and_goes_back_to_the_leader_when_that_fails, 180), SUITE_TEST_SLOW(deleted_records_do_not_come_back_with_another_leader, 180))
+BROKERS_MAIN("cluster/followers", SUITE_TEST_SLOW(logs_with_gaps_replicate_and_hold_the_same_whoever_leads, 240), SUITE_TEST_SLOW(a_consumer_reads_from_its_rack_and_goes_back_to_the_leader_when_that_fails, 180), SUITE_TEST_SLOW(deleted_records_do_not_come_back_with_another_leader, 180))

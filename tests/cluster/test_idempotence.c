@@ -357,7 +357,7 @@ START_TEST(sequence_wraps_while_the_broker_restarts)
 }
 END_TEST
 
-SUITE_MAIN("cluster/idempotence",
+BROKERS_MAIN("cluster/idempotence",
            SUITE_TEST_SLOW(lost_answers_and_killed_brokers_leave_each_record_once_and_in_order, 180),
            SUITE_TEST_SLOW(so_do_leaders_that_change, 240),
            SUITE_TEST_SLOW(producer_goes_on_after_its_records_and_its_state_are_gone, 90),

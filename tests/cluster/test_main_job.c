@@ -334,7 +334,7 @@ START_TEST(members_killed_at_random_skip_nothing)
 }
 END_TEST
 
-SUITE_MAIN("cluster/main_job", SUITE_TEST_SLOW(every_line_comes_back_once_with_its_bytes_unchanged, 60),
+BROKERS_MAIN("cluster/main_job", SUITE_TEST_SLOW(every_line_comes_back_once_with_its_bytes_unchanged, 60),
            SUITE_TEST_SLOW(a_killed_members_partitions_are_read_on_in_time_from_the_last_commit, 60),
            SUITE_TEST_SLOW(joins_and_polite_leaves_take_under_a_second_and_repeat_nothing, 60),
            SUITE_TEST_SLOW(a_member_stopped_past_its_session_delivers_nothing_more_of_what_it_lost, 60),

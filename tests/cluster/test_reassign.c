@@ -388,6 +388,6 @@ START_TEST(nodes_written_by_hand_move_and_elect)
 }
 END_TEST
 
-SUITE_MAIN("cluster/reassign", SUITE_TEST_SLOW(partitions_move_under_load_and_nothing_is_lost, 180),
+BROKERS_MAIN("cluster/reassign", SUITE_TEST_SLOW(partitions_move_under_load_and_nothing_is_lost, 180),
            SUITE_TEST_SLOW(replicas_that_can_not_be_are_refused_with_a_reason, 120),
            SUITE_TEST_SLOW(nodes_written_by_hand_move_and_elect, 180))

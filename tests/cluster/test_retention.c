@@ -198,5 +198,5 @@ START_TEST(altered_settings_are_followed_by_every_broker)
 }
 END_TEST
 
-SUITE_MAIN("cluster/retention", SUITE_TEST_SLOW(altered_settings_are_followed_by_every_broker, 120),
+BROKERS_MAIN("cluster/retention", SUITE_TEST_SLOW(altered_settings_are_followed_by_every_broker, 120),
             SUITE_TEST_SLOW(deleted_records_stay_deleted_after_a_kill, 120))

@@ -431,7 +431,7 @@ START_TEST(a_stale_replica_leads_only_where_that_is_allowed)
 }
 END_TEST
 
-SUITE_MAIN("cluster/returns", SUITE_TEST_SLOW(a_bounce_within_the_session_is_a_death, 60),
+BROKERS_MAIN("cluster/returns", SUITE_TEST_SLOW(a_bounce_within_the_session_is_a_death, 60),
            SUITE_TEST_SLOW(a_broker_with_an_empty_disk_gets_all_of_it_again, 60),
            SUITE_TEST_SLOW(of_a_durable_topic_two_of_three_lead_again_after_all_were_killed, 60),
            SUITE_TEST_SLOW(of_a_durable_topic_an_empty_disk_counts_for_nothing, 60),

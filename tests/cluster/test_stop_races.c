@@ -211,6 +211,6 @@ START_TEST(kills_in_the_first_second_reset_no_checkpoint_and_lose_nothing)
 }
 END_TEST
 
-SUITE_MAIN("cluster/stop_races",
+BROKERS_MAIN("cluster/stop_races",
            SUITE_TEST_SLOW(a_stop_at_any_moment_is_clean_and_the_next_start_recovers_nothing, 600),
            SUITE_TEST_SLOW(kills_in_the_first_second_reset_no_checkpoint_and_lose_nothing, 600))

@@ -323,7 +323,7 @@ START_TEST(the_descriptor_alone_drives_a_consumer)
 }
 END_TEST
 
-SUITE_MAIN("cluster/subscriptions",
+BROKERS_MAIN("cluster/subscriptions",
            SUITE_TEST_SLOW(a_pattern_takes_in_topics_that_appear_later_and_lets_go_of_deleted_ones, 90),
            SUITE_TEST_SLOW(range_gives_runs_of_each_topic, 60),
            SUITE_TEST_SLOW(roundrobin_deals_out_one_by_one_across_topics, 60),

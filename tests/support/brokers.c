@@ -19,6 +19,9 @@
 
 #define BROKERS_MAX 9
 
+/* The program's. */
+static struct zookeeper *shared;
+
 struct brokers {
     struct zookeeper *zookeeper;
     char connect[64];
@@ -185,6 +188,27 @@ static void show_logs(const struct brokers *b)
         fprintf(stderr, "# no logs in %s\n", b->directory);
 }
 
+static void choose_zookeeper(struct brokers *b, const struct brokers_options *o)
+{
+    struct zookeeper_options zo = {.address = o->zookeeper_address, .tick_ms = o->tick_ms ? o->tick_ms : 200};
+    char chroot[32] = "/brook";
+    if (shared && !o->own_zookeeper && !o->zookeeper_address && !o->tick_ms && !o->place) {
+        b->zookeeper = shared;
+        snprintf(chroot, sizeof chroot, "/test-%d", (int)getpid());
+    } else {
+        b->zookeeper = zookeeper_start(&zo);
+    }
+    snprintf(b->connect, sizeof b->connect, "%s", zookeeper_connect(b->zookeeper, chroot));
+}
+
+int brokers_suite_run(const char *name, const struct suite_test *tests, unsigned count)
+{
+    shared = zookeeper_start(NULL);
+    int r = suite_run(name, tests, count);
+    zookeeper_stop(shared);
+    return r;
+}
+
 struct brokers *brokers_start(int count, const struct brokers_options *options)
 {
     static const struct brokers_options standard;
@@ -193,9 +217,7 @@ struct brokers *brokers_start(int count, const struct brokers_options *options)
     ck_assert_ptr_nonnull(b);
     b->options = *o;
     b->options.session_timeout_ms = o->session_timeout_ms ? o->session_timeout_ms : 2000;
-    struct zookeeper_options zo = {.address = o->zookeeper_address, .tick_ms = o->tick_ms ? o->tick_ms : 200};
-    b->zookeeper = zookeeper_start(&zo);
-    snprintf(b->connect, sizeof b->connect, "%s", zookeeper_connect(b->zookeeper, "/brook"));
+    choose_zookeeper(b, o);
     snprintf(b->directory, sizeof b->directory, "%s", suite_directory());
     for (int id = 1; id <= count; id++)
         brokers_restart(b, id);
@@ -216,7 +238,8 @@ void brokers_free(struct brokers *b)
     for (int id = 1; id <= BROKERS_MAX; id++)
         if (b->pids[id])
             kill(b->pids[id], SIGCONT), kill(b->pids[id], SIGKILL), reap(b->pids[id], 5000);
-    zookeeper_stop(b->zookeeper);
+    if (b->zookeeper != shared)
+        zookeeper_stop(b->zookeeper);
     free(b);
 }
 

@@ -15,6 +15,7 @@
 #include <sys/types.h>
 
 struct brokers;
+struct suite_test;
 struct zookeeper;
 
 /* Where a broker listens, what it tells others, and where it looks for ZooKeeper. */
@@ -31,17 +32,28 @@ struct brokers_options {
     int session_timeout_ms;    /* of brokers; 0: 2000 */
     const char *const *settings; /* "key=value" for all brokers, NULL at the end; NULL: none */
     const char *zookeeper_address; /* NULL: 127.0.0.1 */
+    bool own_zookeeper; /* the test stops it: not the program's */
     /* Called before each start of a broker, to change where it stands; NULL: as it is. */
     void (*place)(void *arg, const struct zookeeper *zookeeper, int id, struct brokers_place *place);
     void *place_arg;
 };
+
+/* A main() as SUITE_MAIN's with one ZooKeeper for the program: brokers_start() uses it, in a chroot for each test, unless its
+ * options are about ZooKeeper. */
+#define BROKERS_MAIN(name, ...) \
+    int main(void) \
+    { \
+        const struct suite_test tests[] = {__VA_ARGS__}; \
+        return brokers_suite_run(name, tests, sizeof tests / sizeof tests[0]); \
+    }
+int brokers_suite_run(const char *name, const struct suite_test *tests, unsigned count);
 
 /* Start ZooKeeper and brokers 1 to `count`, and wait until all are registered. Aborts the test on failure. */
 struct brokers *brokers_start(int count, const struct brokers_options *options);
 void brokers_free(struct brokers *b);
 
 struct zookeeper *brokers_zookeeper(struct brokers *b);
-/* "127.0.0.1:port/brook" */
+/* "127.0.0.1:port/brook", or of a chroot of the test's own */
 const char *brokers_connect(const struct brokers *b);
 /* A configuration with zookeeper.connect set and short time-outs; the caller frees it. */
 brook_config *brokers_config(const struct brokers *b);

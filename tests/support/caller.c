@@ -144,16 +144,40 @@ size_t caller_wait_event(struct caller *k, enum coordinator_event event, size_t 
     return w.from;
 }
 
+static struct coordinator *make(struct caller *k, const struct coordinator_settings *settings)
+{
+    struct brook_error error = {0};
+    struct coordinator *c = NULL;
+    if (coordinator_new(settings, &c, &error) < 0)
+        ck_abort_msg("%s", error.text);
+    caller_listen(k, c);
+    return c;
+}
+
+struct coordinator *caller_start(struct caller *k, const char *connect, int timeout_ms)
+{
+    return make(k, &(struct coordinator_settings){.connect = connect, .session_timeout_ms = timeout_ms});
+}
+
 struct coordinator *caller_connect(struct caller *k, const char *connect, int timeout_ms,
                                    const char *session_file)
 {
     struct coordinator_settings settings = {
         .connect = connect, .session_timeout_ms = timeout_ms, .session_file = session_file};
-    struct brook_error error = {0};
-    struct coordinator *c = NULL;
-    if (coordinator_new(&settings, &c, &error) < 0)
-        ck_abort_msg("%s", error.text);
-    caller_listen(k, c);
+    struct coordinator *c = make(k, &settings);
     caller_wait_event(k, COORDINATOR_CONNECTED, k->events_count);
     return c;
+}
+
+void caller_sync(struct caller *k, struct coordinator *c)
+{
+    coordinator_sync(c, "/", caller_begin(k));
+    ck_assert_int_eq(caller_end(k)->err, 0);
+}
+
+int64_t caller_free_timed(struct coordinator *c, bool keep, int timeout_ms)
+{
+    int64_t before = now_ms();
+    coordinator_free(c, keep, timeout_ms);
+    return now_ms() - before;
 }

@@ -63,7 +63,13 @@ void caller_idle(struct caller *k, int ms);
 void caller_listen(struct caller *k, struct coordinator *c);
 size_t caller_wait_event(struct caller *k, enum coordinator_event event, size_t from);
 
+/* A coordinator that may yet have to find a server. */
+struct coordinator *caller_start(struct caller *k, const char *connect, int timeout_ms);
 /* A coordinator that is connected. `session_file` may be NULL. */
 struct coordinator *caller_connect(struct caller *k, const char *connect, int timeout_ms,
                                    const char *session_file);
+/* A round trip. */
+void caller_sync(struct caller *k, struct coordinator *c);
+/* coordinator_free(); returns how many ms it took. */
+int64_t caller_free_timed(struct coordinator *c, bool keep, int timeout_ms);
 #endif

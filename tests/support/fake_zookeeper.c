@@ -875,7 +875,7 @@ int fake_zookeeper_port(const struct fake_zookeeper *f)
 
 const char *fake_zookeeper_connect(const struct fake_zookeeper *f, const char *chroot)
 {
-    static char text[256];
+    static _Thread_local char text[256];
     snprintf(text, sizeof text, "127.0.0.1:%d%s", f->port, chroot);
     return text;
 }

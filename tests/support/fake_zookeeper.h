@@ -52,7 +52,7 @@ struct fake_rule {
 struct fake_zookeeper *fake_zookeeper_start(void);
 void fake_zookeeper_stop(struct fake_zookeeper *f);
 int fake_zookeeper_port(const struct fake_zookeeper *f);
-/* "127.0.0.1:port" and `chroot`, in a static buffer. */
+/* "127.0.0.1:port" and `chroot`, in a buffer of the thread. */
 const char *fake_zookeeper_connect(const struct fake_zookeeper *f, const char *chroot);
 
 /* Rules are tried in the order added; a rule that has done its part is gone. */

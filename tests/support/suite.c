@@ -4,9 +4,11 @@
 
 #include <ftw.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,6 +18,15 @@
 #define PATIENCE 1
 #endif
 
+/* A file system in memory, and how much of it has to be free. */
+#define MEMORY "/dev/shm"
+#define MEMORY_BYTES_MIN ((uint64_t)1 << 30)
+
+#define PARTS_MAX 16
+
+/* Programs that start real processes. */
+static bool is_cluster;
+
 bool suite_is_quick(void)
 {
     const char *quick = getenv("BROOK_QUICK");
@@ -24,8 +35,9 @@ bool suite_is_quick(void)
 
 int suite_run(const char *name, const struct suite_test *tests, unsigned count)
 {
-    /* Sanitizer builds and distcheck run one smoke of each program that starts real processes. */
-    if (suite_is_quick() && strncmp(name, "cluster/", 8) == 0)
+    is_cluster = strncmp(name, "cluster/", 8) == 0;
+    /* Sanitizer builds and distcheck run one smoke of each of them. */
+    if (suite_is_quick() && is_cluster)
         count = 1;
     Suite *suite = suite_create(name);
     for (unsigned i = 0; i < count; i++) {
@@ -61,11 +73,21 @@ static void remove_directory(void)
         suite_remove_tree(directory);
 }
 
+static const char *parent_directory(void)
+{
+    struct statvfs memory;
+    const char *tmp = getenv("TMPDIR");
+    if (tmp)
+        return tmp;
+    bool fits = !is_cluster && access(MEMORY, W_OK | X_OK) == 0 && statvfs(MEMORY, &memory) == 0 &&
+                (uint64_t)memory.f_bavail * memory.f_frsize >= MEMORY_BYTES_MIN;
+    return fits ? MEMORY : "/tmp";
+}
+
 const char *suite_directory(void)
 {
     if (directory_owner != getpid()) {
-        const char *tmp = getenv("TMPDIR");
-        snprintf(directory, sizeof directory, "%s/brook-test-XXXXXX", tmp ? tmp : "/tmp");
+        snprintf(directory, sizeof directory, "%s/brook-test-XXXXXX", parent_directory());
         if (!mkdtemp(directory)) {
             perror(directory);
             abort();
@@ -102,6 +124,31 @@ uint64_t suite_random(uint64_t *state)
 uint64_t suite_random_below(uint64_t *state, uint64_t bound)
 {
     return bound ? suite_random(state) % bound : 0;
+}
+
+struct part {
+    pthread_t thread;
+    void (*run)(int number);
+    int number;
+};
+
+static void *run_part(void *arg)
+{
+    struct part *p = arg;
+    p->run(p->number);
+    return NULL;
+}
+
+void suite_parallel(void (*part)(int number), int count)
+{
+    struct part parts[PARTS_MAX];
+    ck_assert_int_le(count, PARTS_MAX);
+    for (int i = 0; i < count; i++) {
+        parts[i] = (struct part){.run = part, .number = i};
+        ck_assert_int_eq(pthread_create(&parts[i].thread, NULL, run_part, &parts[i]), 0);
+    }
+    for (int i = 0; i < count; i++)
+        pthread_join(parts[i].thread, NULL);
 }
 
 bool suite_wait(bool (*condition)(void *arg), void *arg, int timeout_ms)

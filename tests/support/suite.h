@@ -31,8 +31,9 @@ struct suite_test {
 int suite_run(const char *name, const struct suite_test *tests, unsigned count);
 bool suite_is_quick(void);
 
-/* A fresh directory under $TMPDIR (or /tmp), removed with everything in it when the test process exits
- * normally or a later suite finds it. Never NULL. */
+/* A fresh directory, removed with everything in it when the test process exits normally. It is under $TMPDIR; when that is
+ * not set, in memory (/dev/shm) if there is room, and under /tmp for suites named "cluster/...": real brokers have a real
+ * disk, and the others do not wait for it. Never NULL. */
 const char *suite_directory(void);
 void suite_remove_tree(const char *path);
 
@@ -41,6 +42,10 @@ uint64_t suite_seed(void);
 /* A small generator (splitmix64) for property tests. */
 uint64_t suite_random(uint64_t *state);
 uint64_t suite_random_below(uint64_t *state, uint64_t bound);
+
+/* part(0) ... part(count - 1) at the same time, each on a thread of its own, until all are through: for what waits more
+ * than it works. */
+void suite_parallel(void (*part)(int number), int count);
 
 /* Poll `condition` every few milliseconds; false after `timeout_ms` (three times that under sanitizers). */
 bool suite_wait(bool (*condition)(void *arg), void *arg, int timeout_ms);

@@ -233,7 +233,7 @@ int zookeeper_port(const struct zookeeper *z)
 
 const char *zookeeper_connect(const struct zookeeper *z, const char *chroot)
 {
-    static char text[256];
+    static _Thread_local char text[256];
     snprintf(text, sizeof text, strchr(z->address, ':') ? "[%s]:%d%s" : "%s:%d%s", z->address, z->port,
              chroot);
     return text;

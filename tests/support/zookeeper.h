@@ -36,7 +36,7 @@ struct zookeeper *zookeeper_start(const struct zookeeper_options *options);
 void zookeeper_stop(struct zookeeper *z);
 
 int zookeeper_port(const struct zookeeper *z);
-/* "127.0.0.1:port" and `chroot` ("" or "/x"), in a static buffer. */
+/* "127.0.0.1:port" and `chroot` ("" or "/x"), in a buffer of the thread. */
 const char *zookeeper_connect(const struct zookeeper *z, const char *chroot);
 
 /* SIGSTOP and SIGCONT: a server that hangs. */

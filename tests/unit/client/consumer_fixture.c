@@ -140,9 +140,9 @@ struct session {
     unsigned count;
     struct session_entry entries[ENTRIES_MAX];
 };
-/* Under the fixture's lock: brokers have a thread each. */
-static struct session sessions[SESSIONS_MAX];
-static uint32_t sessions_count;
+/* Of one broker, which is a thread. */
+static _Thread_local struct session sessions[SESSIONS_MAX];
+static _Thread_local uint32_t sessions_count;
 
 static struct session_entry *entry_of(struct session *s, const ProtobufCBinaryData *topic_id,
                                       int32_t partition)
@@ -296,7 +296,6 @@ void fixture_open(struct consumer_fixture *f, unsigned brokers)
 {
     memset(f, 0, sizeof *f);
     pthread_mutex_init(&f->lock, NULL);
-    sessions_count = 0;
     f->cluster = stub_cluster_new(brokers);
     stub_cluster_on_request(f->cluster, on_request, f);
     ck_assert_int_eq(brook_config_new(&f->config), 0);

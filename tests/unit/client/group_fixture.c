@@ -567,3 +567,14 @@ int64_t peers_settle(struct peer **peers, int count, int topic, int32_t partitio
     ck_assert_msg(settled, "not shared within %d ms", timeout_ms);
     return clock_boot_ms() - begin;
 }
+
+bool peer_delivers_nothing(void *arg)
+{
+    return peer_count(((struct peer_gone *)arg)->p, 0) == 0;
+}
+
+bool peer_has_lost(void *arg)
+{
+    const struct peer_gone *g = arg;
+    return g->p->lost >= g->lost;
+}

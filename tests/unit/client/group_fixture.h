@@ -7,6 +7,8 @@
 #ifndef BROOK_TESTS_GROUP_FIXTURE_H
 #define BROOK_TESTS_GROUP_FIXTURE_H
 
+#include "config.h"
+
 #include "client/client.h"
 #include "client/group_driver.h"
 #include "tests/support/suite.h"
@@ -18,6 +20,15 @@
 #define FIXTURE_TOPICS 3
 #define FIXTURE_PARTITIONS 200
 #define FIXTURE_TIMEOUT_MS 2000
+
+/* The promises about time; sanitizers slow everything down. */
+#ifdef BROOK_SANITIZED
+#define SECOND_MS 3000
+#else
+#define SECOND_MS 1000
+#endif
+#define TICK_MS 200
+#define PATIENCE_MS 10000
 
 extern struct zookeeper *fixture_zk;
 extern const char *const fixture_topics[FIXTURE_TOPICS]; /* "alpha", "beta", "gamma" */
@@ -89,4 +100,14 @@ void peer_member_id(struct peer *p, char *id, size_t room);
 bool peers_share(struct peer **peers, int count, int topic, int32_t partitions);
 /* Wait for it; returns the ms it took, or fails the test. */
 int64_t peers_settle(struct peer **peers, int count, int topic, int32_t partitions, int timeout_ms);
+
+/* For suite_wait(). */
+struct peer_gone {
+    struct peer *p;
+    int lost;
+};
+/* Nothing of topic 0. */
+bool peer_delivers_nothing(void *arg);
+/* At least so many partitions. */
+bool peer_has_lost(void *arg);
 #endif

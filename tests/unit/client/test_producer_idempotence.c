@@ -25,6 +25,8 @@ struct fixture {
     int last_code;
     char last_text[256];
     atomic_int step;
+    bool is_greeted;    /* the stub's thread: the connection is new, nothing was produced over it */
+    atomic_int hang_ups;
     atomic_int most_in_flight; /* batches of one partition seen without an answer */
     uint64_t dice;
 };
@@ -177,11 +179,20 @@ static void store_in_silence(const struct stub_request *q)
 
 /* ---- lost requests and answers ---------------------------------------------------------------------- */
 
+/* About every fourth request is stored and its answer lost. Never the first one of a connection: what is repeated after a
+ * hang-up may be four requests again, of which the first would meet the next hang-up, for ever. */
 static enum stub_verdict store_and_hang_up(void *arg, const struct stub_request *q)
 {
     struct fixture *f = arg;
-    if (!is_produce(q) || atomic_fetch_add(&f->step, 1) % 4 != 1)
+    if (!is_produce(q)) {
+        f->is_greeted |= q->request->body_case == BROOK__REQUEST__BODY_HELLO;
         return STUB_PASS;
+    }
+    bool is_first = f->is_greeted;
+    f->is_greeted = false;
+    if (atomic_fetch_add(&f->step, 1) % 4 != 1 || is_first)
+        return STUB_PASS;
+    atomic_fetch_add(&f->hang_ups, 1);
     store_in_silence(q);
     stub_close(q->connection);
     return STUB_DONE;
@@ -195,7 +206,7 @@ START_TEST(lost_answers_neither_duplicate_nor_reorder)
     flush(f);
     ck_assert_int_eq(f->counts[BROOK_STORED], 1500);
     check_logs(f, 2);
-    ck_assert_int_ge(atomic_load(&f->step), 10);
+    ck_assert_int_ge(atomic_load(&f->hang_ups), 2);
     fixture_close(f);
 }
 END_TEST
@@ -476,6 +487,7 @@ START_TEST(sequence_wraps_on_both_sides)
     ck_assert_int_eq(f->counts[BROOK_STORED], 30);
     check_logs(f, 1);
     ck_assert_int_eq(stub_cluster_end_offset(f->cluster, "t", 0), 30);
+    ck_assert_int_ge(atomic_load(&f->hang_ups), 2);
     fixture_close(f);
 }
 END_TEST

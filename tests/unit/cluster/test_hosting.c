@@ -522,7 +522,7 @@ START_TEST(neither_the_end_nor_a_deletion_waits_for_a_compaction)
 }
 END_TEST
 
-SUITE_MAIN("cluster/hosting", SUITE_TEST(a_topic_with_that_policy_is_compacted_and_remembered),
+SUITE_MAIN("unit/cluster/hosting", SUITE_TEST(a_topic_with_that_policy_is_compacted_and_remembered),
            SUITE_TEST_SLOW(neither_the_end_nor_a_deletion_waits_for_a_compaction, 60),
            SUITE_TEST(a_log_that_goes_offline_is_told_of_once_and_opened_anew),
            SUITE_TEST(a_log_whose_sync_failed_is_told_of_once_and_never_opened_anew),

@@ -215,7 +215,7 @@ START_TEST(order_and_lookup_hold_under_random_changes)
 }
 END_TEST
 
-SUITE_MAIN("cluster/image", SUITE_TEST(only_what_differs_counts_as_a_change),
+SUITE_MAIN("unit/cluster/image", SUITE_TEST(only_what_differs_counts_as_a_change),
            SUITE_TEST(only_a_topic_that_was_made_fsync_is_one_in_elections),
            SUITE_TEST(topic_with_another_id_is_another_topic),
            SUITE_TEST(full_read_removes_what_it_did_not_see),

@@ -268,7 +268,7 @@ START_TEST(a_change_touches_what_it_names)
 }
 END_TEST
 
-SUITE_MAIN("cluster/topic_config", SUITE_TEST(a_change_touches_what_it_names),
+SUITE_MAIN("unit/cluster/topic_config", SUITE_TEST(a_change_touches_what_it_names),
             SUITE_TEST(each_value_is_taken_or_refused_by_name),
            SUITE_TEST(what_is_set_is_what_is_shown_and_nothing_else_moves),
            SUITE_TEST(durability_depends_on_the_replicas_unless_it_was_said),

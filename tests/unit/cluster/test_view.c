@@ -126,6 +126,6 @@ START_TEST(unchanged_blocks_are_shared_and_outlive_the_view_that_goes)
 }
 END_TEST
 
-SUITE_MAIN("cluster/view", SUITE_TEST(everything_is_found_by_name_and_by_id),
+SUITE_MAIN("unit/cluster/view", SUITE_TEST(everything_is_found_by_name_and_by_id),
            SUITE_TEST(block_holds_its_own_copies), SUITE_TEST(brokers_are_found_and_others_are_not),
            SUITE_TEST(unchanged_blocks_are_shared_and_outlive_the_view_that_goes))

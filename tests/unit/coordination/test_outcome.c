@@ -7,9 +7,9 @@
 
 #define TIMEOUT_MS 600
 
-static struct fake_zookeeper *fake;
-static struct caller k;
-static struct coordinator *c;
+static _Thread_local struct fake_zookeeper *fake;
+static _Thread_local struct caller k;
+static _Thread_local struct coordinator *c;
 
 static void begin(void)
 {
@@ -27,6 +27,7 @@ static void end(void)
 }
 
 static const enum fake_answer losses[] = {FAKE_CLOSE, FAKE_STALL, FAKE_WRONG_XID, FAKE_EXPIRE};
+#define LOSSES (sizeof losses / sizeof losses[0])
 
 /* Send one write of the given kind and wait. */
 static int write_once(enum fake_op op)
@@ -62,51 +63,61 @@ static bool is_applied(enum fake_op op)
     return fake_zookeeper_version(fake, "/n") == 1;
 }
 
-START_TEST(writes_that_lose_their_link_are_unknown_whether_applied_or_not)
+static void lose_write(enum fake_op op, enum fake_answer loss, bool apply)
+{
+    begin();
+    fake_zookeeper_script(fake, (struct fake_rule){.op = op, .apply = apply, .answer = loss});
+    int err = write_once(op);
+    ck_assert_msg(err == -BROOK_E_OUTCOME_UNKNOWN || err == -BROOK_E_SESSION_EXPIRED, "op %d loss %d apply %d: %s",
+                  (int)op, (int)loss, apply, brook_error_name(err));
+    ck_assert_int_eq(is_applied(op), apply);
+    /* Nothing is sent again behind the caller's back. */
+    ck_assert_uint_eq(fake_zookeeper_count(fake, op), 1);
+    /* And what the advice says works: sync, then read. */
+    coordinator_sync(c, "/", caller_begin(&k));
+    ck_assert_int_eq(caller_end(&k)->err, 0);
+    coordinator_exists(c, op == FAKE_CREATE ? "/made" : "/n", caller_begin(&k));
+    bool found = caller_end(&k)->err == 0;
+    ck_assert_int_eq(found, op == FAKE_CREATE ? apply : op == FAKE_DELETE ? !apply : 1);
+    end();
+}
+
+static void lose_writes(int number)
 {
     static const enum fake_op ops[] = {FAKE_CREATE, FAKE_SET, FAKE_DELETE, FAKE_MULTI};
     for (size_t o = 0; o < sizeof ops / sizeof ops[0]; o++)
-        for (size_t l = 0; l < sizeof losses / sizeof losses[0]; l++)
-            for (int apply = 0; apply < 2; apply++) {
-                begin();
-                fake_zookeeper_script(fake,
-                                      (struct fake_rule){.op = ops[o], .apply = apply, .answer = losses[l]});
-                int err = write_once(ops[o]);
-                ck_assert_msg(err == -BROOK_E_OUTCOME_UNKNOWN || err == -BROOK_E_SESSION_EXPIRED,
-                              "op %d loss %d apply %d: %s", (int)ops[o], (int)losses[l], apply,
-                              brook_error_name(err));
-                ck_assert_int_eq(is_applied(ops[o]), apply);
-                /* Nothing is sent again behind the caller's back. */
-                ck_assert_uint_eq(fake_zookeeper_count(fake, ops[o]), 1);
-                /* And what the advice says works: sync, then read. */
-                coordinator_sync(c, "/", caller_begin(&k));
-                ck_assert_int_eq(caller_end(&k)->err, 0);
-                coordinator_exists(c, ops[o] == FAKE_CREATE ? "/made" : "/n", caller_begin(&k));
-                bool found = caller_end(&k)->err == 0;
-                ck_assert_int_eq(found, ops[o] == FAKE_CREATE ? apply : ops[o] == FAKE_DELETE ? !apply : 1);
-                end();
-            }
+        for (int apply = 0; apply < 2; apply++)
+            lose_write(ops[o], losses[number], apply);
+}
+
+START_TEST(writes_that_lose_their_link_are_unknown_whether_applied_or_not)
+{
+    suite_parallel(lose_writes, LOSSES);
 }
 END_TEST
 
-START_TEST(reads_that_lose_their_link_are_read_again)
+static void lose_reads(int number)
 {
     static const enum fake_op ops[] = {FAKE_GET, FAKE_EXISTS, FAKE_CHILDREN, FAKE_SYNC};
-    for (size_t o = 0; o < sizeof ops / sizeof ops[0]; o++)
-        for (size_t l = 0; l < sizeof losses / sizeof losses[0]; l++) {
-            begin();
-            fake_zookeeper_script(fake, (struct fake_rule){.op = ops[o], .answer = losses[l]});
-            if (ops[o] == FAKE_GET)
-                coordinator_get(c, "/n", caller_begin(&k));
-            else if (ops[o] == FAKE_EXISTS)
-                coordinator_exists(c, "/n", caller_begin(&k));
-            else if (ops[o] == FAKE_CHILDREN)
-                coordinator_children(c, "/n", caller_begin(&k));
-            else
-                coordinator_sync(c, "/n", caller_begin(&k));
-            ck_assert_int_eq(caller_end(&k)->err, 0);
-            end();
-        }
+    for (size_t o = 0; o < sizeof ops / sizeof ops[0]; o++) {
+        begin();
+        fake_zookeeper_script(fake, (struct fake_rule){.op = ops[o], .answer = losses[number]});
+        if (ops[o] == FAKE_GET)
+            coordinator_get(c, "/n", caller_begin(&k));
+        else if (ops[o] == FAKE_EXISTS)
+            coordinator_exists(c, "/n", caller_begin(&k));
+        else if (ops[o] == FAKE_CHILDREN)
+            coordinator_children(c, "/n", caller_begin(&k));
+        else
+            coordinator_sync(c, "/n", caller_begin(&k));
+        ck_assert_int_eq(caller_end(&k)->err, 0);
+        end();
+    }
+}
+
+START_TEST(reads_that_lose_their_link_are_read_again)
+{
+    suite_parallel(lose_reads, LOSSES);
 }
 END_TEST
 
