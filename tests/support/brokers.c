@@ -1,6 +1,7 @@
 #include "tests/support/brokers.h"
 
 #include "proto/base/clock.h"
+#include "tests/support/power_disk.h"
 #include "tests/support/suite.h"
 #include "tests/support/zookeeper.h"
 
@@ -21,6 +22,7 @@
 
 struct brokers {
     struct zookeeper *zookeeper;
+    int count;
     char connect[64];
     char directory[PATH_MAX];
     struct brokers_options options; /* defaults filled in */
@@ -192,13 +194,17 @@ struct brokers *brokers_start(int count, const struct brokers_options *options)
     struct brokers *b = calloc(1, sizeof *b);
     ck_assert_ptr_nonnull(b);
     b->options = *o;
+    b->count = count;
     b->options.session_timeout_ms = o->session_timeout_ms ? o->session_timeout_ms : 2000;
     struct zookeeper_options zo = {.address = o->zookeeper_address, .tick_ms = o->tick_ms ? o->tick_ms : 200};
     b->zookeeper = zookeeper_start(&zo);
     snprintf(b->connect, sizeof b->connect, "%s", zookeeper_connect(b->zookeeper, "/brook"));
     snprintf(b->directory, sizeof b->directory, "%s", suite_directory());
-    for (int id = 1; id <= count; id++)
+    for (int id = 1; id <= count; id++) {
+        if (o->has_power_disks)
+            power_disk_mount(brokers_data_directory(b, id));
         brokers_restart(b, id);
+    }
     brook_config *config = brokers_config(b);
     struct brook_error error = {0};
     ck_assert_msg(brook_admin_new(config, &b->admin, &error) == 0, "%s", error.text);
@@ -216,6 +222,8 @@ void brokers_free(struct brokers *b)
     for (int id = 1; id <= BROKERS_MAX; id++)
         if (b->pids[id])
             kill(b->pids[id], SIGCONT), kill(b->pids[id], SIGKILL), reap(b->pids[id], 5000);
+    for (int id = 1; id <= b->count && b->options.has_power_disks; id++)
+        power_disk_unmount(brokers_data_directory(b, id));
     zookeeper_stop(b->zookeeper);
     free(b);
 }
@@ -260,6 +268,25 @@ void brokers_kill(struct brokers *b, int id)
     brokers_signal(b, id, SIGKILL);
     reap(b->pids[id], 5000);
     b->pids[id] = 0;
+}
+
+void brokers_cut_power(struct brokers *b, const int *ids, int count)
+{
+    ck_assert(b->options.has_power_disks);
+    for (int i = 0; i < count; i++)
+        if (b->pids[ids[i]])
+            brokers_signal(b, ids[i], SIGKILL);
+    for (int i = 0; i < count; i++) {
+        if (b->pids[ids[i]])
+            brokers_kill(b, ids[i]);
+        power_disk_cut(brokers_data_directory(b, ids[i]));
+    }
+}
+
+void brokers_empty_disk(struct brokers *b, int id)
+{
+    ck_assert_int_eq(b->pids[id], 0);
+    suite_remove_tree(brokers_data_directory(b, id)); /* what is mounted there stays, without a file */
 }
 
 bool brokers_is_running(struct brokers *b, int id, int *ret_code)
