@@ -337,13 +337,21 @@ void brokers_create_topic(struct brokers *b, const char *topic, int32_t partitio
 void member_start(struct brokers *b, struct member *m, const char *name, const char *group, const char *topic,
                   const char *const *settings)
 {
+    member_start_with(b, m, name, group, &topic, 1, "%p %o %v\\n", settings);
+}
+
+void member_start_with(struct brokers *b, struct member *m, const char *name, const char *group, const char *const *topics,
+                       int topics_count, const char *format, const char *const *settings)
+{
     char program[PATH_MAX], assignments[16][128];
     snprintf(program, sizeof program, "%s/client/cli/brook", build_directory());
     snprintf(m->output, sizeof m->output, "%.200s/%s.out", b->directory, name);
     snprintf(m->talk, sizeof m->talk, "%.200s/%s.talk.log", b->directory, name);
-    char *argv[64] = {program, "--zookeeper", b->connect, "consume", (char *)(intptr_t)topic, "--group",
-                      (char *)(intptr_t)group, "--verbose", "--format", (char *)(intptr_t) "%p %o %v\\n"};
-    int n = 10;
+    char *argv[64] = {program, "--zookeeper", b->connect, "consume", "--group", (char *)(intptr_t)group, "--verbose",
+                      "--format", (char *)(intptr_t)format};
+    int n = 9;
+    for (int i = 0; i < topics_count && i < 8; i++)
+        argv[n++] = (char *)(intptr_t)topics[i];
     for (int i = 0; settings && settings[i] && i < 16; i++) {
         snprintf(assignments[i], sizeof assignments[i], "%s", settings[i]);
         argv[n++] = (char *)(intptr_t) "-X";

@@ -89,6 +89,9 @@ struct member {
 /* `settings`: "key=value" of libbrook, NULL at the end; NULL: none. */
 void member_start(struct brokers *b, struct member *m, const char *name, const char *group, const char *topic,
                   const char *const *settings);
+/* Of up to 8 topics; its lines are of the form `format`, of `brook consume`. */
+void member_start_with(struct brokers *b, struct member *m, const char *name, const char *group, const char *const *topics,
+                       int topics_count, const char *format, const char *const *settings);
 /* Lines in the output file so far. */
 int64_t member_lines(const struct member *m);
 /* SIGTERM and reap; returns the exit code. */
