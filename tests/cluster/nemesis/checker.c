@@ -228,7 +228,9 @@ static void judge_acknowledged(struct checker *c)
         v->acknowledged++;
         if (*place(places, e->sequence) == NOWHERE)
             find(c, &v->lost, "lost", e);
-        else if (!is_there(c, e))
+        if (e->offset < 0)
+            continue;
+        if (*place(places, e->sequence) != NOWHERE && !is_there(c, e))
             find(c, &v->moved, "moved", e);
         if (e->offset <= places->acknowledged)
             find(c, &v->acknowledged_out_of_order, "acknowledged out of order", e);

@@ -130,6 +130,21 @@ START_TEST(a_record_at_another_offset_than_acknowledged_has_moved)
 }
 END_TEST
 
+START_TEST(a_record_acknowledged_without_an_offset_must_be_there)
+{
+    struct history h;
+    begin(&h, -1);
+    h.acknowledged.entries[4].offset = -1;
+    struct verdict v = judge(&h);
+    ck_assert_int_eq(faults(&v), 0);
+    begin(&h, RECORDS - 1);
+    h.acknowledged.entries[RECORDS - 1].offset = -1; /* of the last one of partition 0 */
+    v = judge(&h);
+    ck_assert_int_eq(v.lost, 1);
+    ck_assert_int_eq(v.moved, 0);
+}
+END_TEST
+
 START_TEST(a_record_in_two_places_is_duplicated)
 {
     struct history h;
@@ -470,6 +485,7 @@ SUITE_MAIN("nemesis/checker", SUITE_TEST(a_history_that_is_right_has_no_faults),
            SUITE_TEST(an_unacknowledged_record_may_be_missing_or_there),
            SUITE_TEST(a_record_that_was_seen_and_is_gone_has_vanished),
            SUITE_TEST(a_record_at_another_offset_than_acknowledged_has_moved),
+           SUITE_TEST(a_record_acknowledged_without_an_offset_must_be_there),
            SUITE_TEST(a_record_in_two_places_is_duplicated),
            SUITE_TEST(a_later_record_in_front_of_an_earlier_one_is_out_of_order),
            SUITE_TEST(readers_that_skip_turn_back_or_stop_short_are_told), SUITE_TEST(groups_may_see_again_but_not_miss),
