@@ -264,7 +264,8 @@ static int scan_segment(struct opening *o, size_t place, struct recovery_scan *r
 static bool is_rot(const struct opening *o, const struct recovery_scan *scan)
 {
     uint8_t base[8];
-    if (scan->verdict != RECOVERY_TORN || scan->next_offset >= o->durable_below ||
+    /* A log that begins inside its first batch had nothing below its start to sync. */
+    if (scan->verdict != RECOVERY_TORN || scan->next_offset >= o->durable_below || o->durable_below <= o->hint.start_offset ||
         file_read(scan->fd, base, sizeof base, scan->valid_bytes) != (ssize_t)sizeof base)
         return false;
     int64_t offset = (int64_t)be64_read(base);
