@@ -158,6 +158,14 @@ struct position_effects position_on_pull_error(struct consumer_position *p, int 
     return effects;
 }
 
+struct position_effects position_on_truncation(struct consumer_position *p, int64_t offset)
+{
+    know(p, offset);
+    if (p->reset == RESET_NONE)
+        p->phase = POSITION_STUCK;
+    return (struct position_effects){.report = BROOK_E_LOG_DIVERGED};
+}
+
 struct position_effects position_on_damage(struct consumer_position *p, int code, int64_t offset,
                                            int64_t now_ms)
 {

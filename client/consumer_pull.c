@@ -259,7 +259,7 @@ static void take_records(struct consumer_fetcher *f, struct consumer_partition *
                          const uint8_t *data, size_t bytes)
 {
     struct run_extent extent;
-    run_measure(data, bytes, p->position.offset, p->high_watermark, &extent);
+    run_measure(data, bytes, p->position.offset, p->high_watermark, &p->epochs, &extent);
     if (extent.whole_bytes == 0) {
         on_no_progress(f, p, &extent, bytes);
         return;
@@ -270,6 +270,19 @@ static void take_records(struct consumer_fetcher *f, struct consumer_partition *
     }
     position_on_records(&p->position, extent.next);
     p->is_halted = extent.is_bad;
+}
+
+/* The log is not what was read of it. */
+static void take_divergence(struct consumer_fetcher *f, struct consumer_partition *p, const Brook__PulledPartition *pulled)
+{
+    int64_t before = p->delivered;
+    struct position_effects effects = set_truncate(f->set, p, pulled->diverged_epoch, pulled->diverged_at);
+    if (effects.report != 0)
+        diag_log(client_diag(f->client), DIAG_WARN, "",
+                 "partition %s/%d: the records at offsets %" PRId64 " to %" PRId64
+                 ", which were given out, are gone: a replica without them was elected, or lost them",
+                 p->topic, p->partition, p->delivered, before - 1);
+    fetcher_apply(f, p, effects);
 }
 
 static struct consumer_partition *find_asked(const struct pull *pull, const Brook__PulledPartition *pulled)
@@ -307,6 +320,10 @@ static void take_partition(const struct pull *pull, const Brook__PulledPartition
     if (pulled->preferred_replica >= 0 && !is_elsewhere) {
         p->named_offset = NAMED_NOWHERE;
         go_near(f, p, pulled->preferred_replica);
+        return;
+    }
+    if (code == BROOK_E_LOG_DIVERGED && pulled->diverged_at >= 0 && p->position.offset > 0) {
+        take_divergence(f, p, pulled);
         return;
     }
     if (code != 0) {
@@ -488,6 +505,8 @@ static void name(struct consumer_puller *puller, struct consumer_partition *p, B
     entry->offset = p->position.offset;
     entry->has_current_epoch = p->leader_epoch >= 0;
     entry->current_epoch = p->leader_epoch;
+    entry->last_epoch = read_epochs_before(&p->epochs, p->position.offset);
+    entry->has_last_epoch = entry->last_epoch >= 0;
     entry->max_bytes = (uint32_t)p->fetch_bytes;
     entry->has_stay = p->named_stay;
     entry->stay = p->named_stay;

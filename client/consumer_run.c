@@ -1,5 +1,6 @@
 #include "client/consumer_run.h"
 
+#include "client/consumer_epochs.h"
 #include "proto/base/err.h"
 #include "proto/base/pool.h"
 
@@ -194,7 +195,8 @@ void run_clear(struct record_run *run)
     run->count = 0;
 }
 
-void run_measure(const uint8_t *data, size_t bytes, int64_t position, int64_t end, struct run_extent *ret)
+void run_measure(const uint8_t *data, size_t bytes, int64_t position, int64_t end, struct read_epochs *epochs,
+                 struct run_extent *ret)
 {
     *ret = (struct run_extent){.next = position};
     size_t at = 0;
@@ -216,6 +218,7 @@ void run_measure(const uint8_t *data, size_t bytes, int64_t position, int64_t en
             ret->skip_bytes = at;
         } else {
             ret->whole_bytes = at - ret->skip_bytes;
+            read_epochs_note(epochs, h.leader_epoch, h.base_offset > position ? h.base_offset : position);
             ret->next = batch_last_offset(&h) + 1;
         }
     }

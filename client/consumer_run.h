@@ -52,6 +52,7 @@ void run_clear(struct record_run *run);
 
 /* What a look at the headers alone says about the bytes of a reply: how far whole batches reach, and where to
  * pull next. Batches wholly below `position` are left out at the front. */
+struct read_epochs;
 struct run_extent {
     size_t skip_bytes;   /* in front: lower batches */
     size_t whole_bytes;  /* whole batches behind them, and a header that makes no sense, if one ends them */
@@ -59,5 +60,7 @@ struct run_extent {
     size_t needed_bytes; /* of the partial batch at the end, when that is the first; else 0 */
     bool is_bad;         /* a header makes no sense: what follows can not be read */
 };
-void run_measure(const uint8_t *data, size_t bytes, int64_t position, int64_t end, struct run_extent *ret);
+/* `epochs`: told of the leader epochs of the whole batches. */
+void run_measure(const uint8_t *data, size_t bytes, int64_t position, int64_t end, struct read_epochs *epochs,
+                 struct run_extent *ret);
 #endif

@@ -323,6 +323,7 @@ void set_start_at(struct consumer_set *set, struct consumer_partition *p, int64_
 {
     p->delivered = offset;
     progress_start(&p->progress, offset);
+    read_epochs_clear(&p->epochs);
 }
 
 static void start_as_known(struct consumer_set *set, struct consumer_partition *p)
@@ -346,6 +347,23 @@ struct position_effects set_topic_anew(struct consumer_set *set, struct consumer
     p->high_watermark = -1;
     p->auto_committed = BROOK_OFFSET_NONE;
     start_as_known(set, p);
+    return effects;
+}
+
+struct position_effects set_truncate(struct consumer_set *set, struct consumer_partition *p, int32_t epoch, int64_t end)
+{
+    struct position_effects effects = {0};
+    int64_t at = read_epochs_cut(&p->epochs, p->position.offset, epoch, end);
+    if (at < p->delivered) {
+        effects = position_on_truncation(&p->position, at);
+        p->delivered = at;
+        progress_start(&p->progress, at);
+        p->auto_committed = BROOK_OFFSET_NONE;
+    } else {
+        p->position.offset = p->delivered;
+    }
+    p->high_watermark = -1;
+    set_void_fetched(set, p);
     return effects;
 }
 

@@ -12,6 +12,7 @@
 #ifndef BROOK_CLIENT_CONSUMER_SET_H
 #define BROOK_CLIENT_CONSUMER_SET_H
 
+#include "client/consumer_epochs.h"
 #include "client/consumer_position.h"
 #include "client/consumer_progress.h"
 #include "client/consumer_run.h"
@@ -89,6 +90,7 @@ struct consumer_partition {
 
     /* Fetching. */
     struct consumer_position position;
+    struct read_epochs epochs;  /* of what is before it */
     bool is_halted;             /* a reply made no sense: wait until the application has been told where */
     bool is_asking;             /* a request about the position is out ... */
     uint32_t asking_generation; /* ... since this generation */
@@ -222,6 +224,9 @@ void set_seek(struct consumer_set *set, struct consumer_partition *p, int64_t of
 void set_pause(struct consumer_set *set, struct consumer_partition *p, bool is_paused);
 /* The topic was made anew. Returns what position.h wants done. */
 struct position_effects set_topic_anew(struct consumer_set *set, struct consumer_partition *p);
+/* The partition's log is not what was read of it (consumer_epochs.h: `epoch`, `end`). What was fetched is void; if records
+ * that were handed out are gone, it goes on where they were, or not at all with reset=none, and that is reported. */
+struct position_effects set_truncate(struct consumer_set *set, struct consumer_partition *p, int32_t epoch, int64_t end);
 /* A position was found out: delivery starts there. */
 void set_start_at(struct consumer_set *set, struct consumer_partition *p, int64_t offset);
 /* What was fetched or asked for is void, though the position may be the same. */

@@ -76,8 +76,8 @@ static bool marks_have_moved(const struct pull_entry *e, const struct partition_
     return e->sent_high_watermark != marks->high_watermark || e->sent_log_start != marks->log_start;
 }
 
-static void add_error(struct answer *a, struct pull_entry *e, const struct brook_error *error,
-                      const struct partition_marks *marks)
+static Brook__PulledPartition *add_error(struct answer *a, struct pull_entry *e, const struct brook_error *error,
+                                         const struct partition_marks *marks)
 {
     Brook__PulledPartition *part = add_part(a, e);
     part->status = request_status(a->request, error);
@@ -90,6 +90,7 @@ static void add_error(struct answer *a, struct pull_entry *e, const struct brook
         add_marks(part, e, marks);
     a->has_error = true;
     pull_entry_make_ready(e);
+    return part;
 }
 
 /* ---- finding ------------------------------------------------------------------------------------------- */
@@ -227,6 +228,41 @@ static int take_note(struct pull_entry *e, const struct view_topic *topic, const
     return r;
 }
 
+/* ---- consumers ----------------------------------------------------------------------------------------- */
+
+/* Whether the log is what the consumer has read so far, by the epoch of its last record: looked at once for each time
+ * that it says where it stands. A log that does not know the epoch says nothing. */
+static bool has_diverged(struct pull_entry *e, struct log *log, const struct partition_marks *marks)
+{
+    if (e->session->replica_id >= 0 || e->is_noted || e->last_epoch < 0 || e->offset < marks->log_start)
+        return false;
+    int32_t epoch = log_epoch_before(log, e->offset);
+    e->is_noted = e->offset <= marks->log_end && (epoch < 0 || epoch == e->last_epoch);
+    return !e->is_noted;
+}
+
+/* Followers may be behind, or cut later than others: only the leader may say it. */
+static void say_diverged(struct answer *a, struct pull_entry *e, const struct view_topic *topic, struct log *log,
+                         const struct partition_marks *marks)
+{
+    struct brook_error error;
+    int32_t epoch;
+    int64_t end;
+    if (marks->is_follower) {
+        say_not_here(topic, e, marks, &error);
+        add_error(a, e, &error, marks);
+        return;
+    }
+    log_epoch_end(log, e->last_epoch, &epoch, &end);
+    brook_error_set(&error, BROOK_E_LOG_DIVERGED,
+                    "partition %s/%d: the record before offset %" PRId64 " was of epoch %d; of those up to it the log ends at "
+                    "%" PRId64, topic->name, e->key.partition, e->offset, e->last_epoch, end < 0 ? marks->log_start : end);
+    Brook__PulledPartition *part = add_error(a, e, &error, marks);
+    part->has_diverged_at = part->has_diverged_epoch = true;
+    part->diverged_epoch = epoch;
+    part->diverged_at = end < 0 ? marks->log_start : end;
+}
+
 static void refresh(struct pull_entry *e, struct partition *p, struct replica *replica)
 {
     struct partition_marks marks;
@@ -340,6 +376,10 @@ static bool look_once(struct answer *a, struct pull_entry *e)
         return false;
     }
     partition_marks(p, &marks);
+    if (has_diverged(e, partition_log(p), &marks)) {
+        say_diverged(a, e, topic, partition_log(p), &marks);
+        return false;
+    }
     bool is_refused = a->session->replica_id >= 0 && !e->is_noted && take_note(e, topic, &marks, &error) < 0;
     if (!is_refused && (e->offset < marks.log_start || e->offset > marks.log_end)) {
         say_out_of_range(topic, e, &marks, &error);

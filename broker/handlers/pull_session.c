@@ -125,12 +125,13 @@ static void unwait(struct pull_entry *e)
     e->waits_for = NULL;
 }
 
-static void free_entry(struct inbox_item *item)
+static void free_woken(struct partition_waiter *waiter)
 {
-    free(CONTAINER_OF(item, struct pull_entry, grave));
+    free(CONTAINER_OF(waiter, struct pull_entry, waiter));
 }
 
-/* Items of one inbox run in the order posted: when ours runs, the waiter's has run. */
+/* A waiter that was posted comes round for certain, but perhaps it is still in the hands of the thread that posts it: only
+ * when it runs here has everybody let go of it. */
 static void entry_free(struct pull_entry *e)
 {
     struct pull_session *s = e->session;
@@ -139,12 +140,10 @@ static void entry_free(struct pull_entry *e)
     pull_entry_make_quiet(e);
     pull_entry_set_unsent(e, false);
     unwait(e);
-    if (e->waiter.posted) {
-        e->grave.run = free_entry;
-        inbox_post(s->loop->inbox, &e->grave);
-    } else {
+    if (e->waiter.posted)
+        e->waiter.wake = free_woken;
+    else
         free(e);
-    }
 }
 
 void pull_entry_rest(struct pull_entry *e)

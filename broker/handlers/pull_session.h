@@ -32,8 +32,8 @@ struct pull_entry {
     int64_t offset;
     int32_t current_epoch;
     uint32_t bytes_max;
-    /* A follower's: epoch of the record before `offset`, how far its log is safe; and whether that was told to the
-     * partition. */
+    /* Epoch of the record before `offset`, -1: not known; of a follower's how far its log is safe; and whether that was told
+     * to the partition (of a consumer's: whether the epoch fits its log). */
     int32_t last_epoch;
     int64_t safe_end;
     int32_t reached_epoch;
@@ -53,7 +53,6 @@ struct pull_entry {
     struct pull_load *load;      /* under way; NULL: none */
     struct partition *waits_for; /* a reference while the waiter is registered */
     struct partition_waiter waiter;
-    struct inbox_item grave;
     UT_hash_handle hh;
 };
 TAILQ_HEAD(pull_entry_list, pull_entry);

@@ -61,12 +61,20 @@ void fetch_entry_back_off(struct fetch_entry *e, int code, const char *why)
     e->told = code;
 }
 
-/* The waiter's item may lie in the inbox: memory goes when that has been through. */
-static void bury_entry(struct inbox_item *item)
+static void bury(struct fetch_entry *e)
 {
-    struct fetch_entry *e = CONTAINER_OF(item, struct fetch_entry, grave);
     replica_unref(e->replica);
     free(e);
+}
+
+static void bury_entry(struct inbox_item *item)
+{
+    bury(CONTAINER_OF(item, struct fetch_entry, grave));
+}
+
+static void bury_woken(struct partition_waiter *w)
+{
+    bury(CONTAINER_OF(w, struct fetch_entry, safe));
 }
 
 static void entry_free(struct fetch_entry *e)
@@ -79,6 +87,11 @@ static void entry_free(struct fetch_entry *e)
     HASH_DEL(t->entries, e);
     TAILQ_REMOVE(&link->lists[e->place], e, in_place);
     link->entries_count--;
+    /* A waiter that was posted comes round for certain, perhaps later than what is posted here. */
+    if (e->safe.posted) {
+        e->safe.wake = bury_woken;
+        return;
+    }
     e->grave.run = bury_entry;
     inbox_post(&t->inbox, &e->grave);
 }

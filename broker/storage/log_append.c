@@ -196,10 +196,27 @@ int log_append(struct log *log, struct log_batch *batches, size_t count, int32_t
     return 0;
 }
 
+/* Whether a log without a record, that begins inside the batch, can begin with it. */
+static bool covers_start(const struct log *log, const struct batch_header *h)
+{
+    return log_active(log)->bytes == 0 && log->end_offset == log->start_offset && h->base_offset < log->end_offset &&
+           batch_last_offset(h) >= log->end_offset;
+}
+
+/* Its records below the start are nobody's; the segment has to be named by the first of them all the same. What lies below
+ * the start is of no use to anybody, and not behind it. */
+static int begin_inside(struct log *log, int64_t base_offset, int64_t now_ms, struct brook_error *error)
+{
+    int r = log_drop_oldest(log, log->segments_count - 1, now_ms, error);
+    if (r == 0 && base_offset < log_active(log)->base_offset)
+        r = log_roll(log, base_offset, error);
+    return r;
+}
+
 static int check_rising(const struct log *log, const struct log_batch *batches, size_t count,
                         struct brook_error *error)
 {
-    int64_t next = log->end_offset;
+    int64_t next = covers_start(log, &batches[0].header) ? batches[0].header.base_offset : log->end_offset;
     for (size_t i = 0; i < count; i++) {
         const struct batch_header *h = &batches[i].header;
         if (h->base_offset < next)
@@ -218,6 +235,8 @@ int log_append_as_follower(struct log *log, struct log_batch *batches, size_t co
     int r = log_check_online(log, error);
     if (r == 0)
         r = check_rising(log, batches, count, error);
+    if (r == 0 && batches[0].header.base_offset < log->end_offset)
+        r = begin_inside(log, batches[0].header.base_offset, now_ms, error);
     if (r == 0)
         r = append(log, batches, count, now_ms, error);
     if (r != 0)

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 /* What the opening of one log goes by. */
@@ -52,7 +53,7 @@ static int stat_segment(struct segment *s)
     return 0;
 }
 
-static int add_found(struct opening *o, int64_t base, bool last)
+static int add_found(struct opening *o, int64_t base)
 {
     struct segment *s;
     if (segment_new(o->log->directory, base, &s) != 0)
@@ -61,15 +62,51 @@ static int add_found(struct opening *o, int64_t base, bool last)
         segment_unref(s);
         return fail(o, "looking at a segment of");
     }
-    /* Only the last may be empty; what a crash in the middle of a roll left behind holds nothing. */
-    if (s->bytes == 0 && !last) {
-        segment_discard(s);
-        segment_unref(s);
-        return 0;
-    }
     if (log_add_segment(o->log, s) != 0) {
         segment_unref(s);
         return brook_error_set(o->error, BROOK_E_STORAGE_ERROR, "out of memory");
+    }
+    return 0;
+}
+
+/* What a crash in the middle of a roll left behind holds nothing. */
+static void drop_segment(struct log *log, size_t place)
+{
+    segment_discard(log->segments[place]);
+    segment_unref(log->segments[place]);
+    log->segments_count--;
+    memmove(&log->segments[place], &log->segments[place + 1], (log->segments_count - place) * sizeof log->segments[0]);
+}
+
+/* The segments behind `place` go, the newest first. */
+static int drop_behind(struct opening *o, size_t place)
+{
+    struct log *log = o->log;
+    while (log->segments_count > place + 1) {
+        struct segment *s = log_active(log);
+        o->recovery.bytes_cut += s->bytes;
+        if (segment_discard(s) != 0)
+            return fail(o, "cutting");
+        log->segments_count--;
+        segment_unref(s);
+    }
+    return 0;
+}
+
+/* Only the last may be empty. Names outlive what was written to their files: where the power went, an empty segment had
+ * records that were never synced, and so were none behind it. Going on behind would leave a hole that nobody can see, since
+ * offsets may be missing. */
+static int settle_empty(struct opening *o)
+{
+    struct log *log = o->log;
+    int64_t known = o->hint.recovery_point > o->hint.start_offset ? o->hint.recovery_point : o->hint.start_offset;
+    for (size_t i = 0; i + 1 < log->segments_count;) {
+        if (log->segments[i]->bytes > 0)
+            i++;
+        else if (o->hint.clean || log->segments[i + 1]->base_offset <= known)
+            drop_segment(log, i);
+        else
+            return drop_behind(o, i);
     }
     return 0;
 }
@@ -107,7 +144,9 @@ static int find_segments(struct opening *o)
     o->log->producers.snapshots = files.snapshots;
     o->log->producers.snapshots_count = files.snapshots_count;
     for (size_t i = 0; i < count && r == 0; i++)
-        r = add_found(o, bases[i], i + 1 == count);
+        r = add_found(o, bases[i]);
+    if (r == 0)
+        r = settle_empty(o);
     return r == 0 && count == 0 ? add_first(o) : r;
 }
 
@@ -225,7 +264,8 @@ static int scan_segment(struct opening *o, size_t place, struct recovery_scan *r
 static bool is_rot(const struct opening *o, const struct recovery_scan *scan)
 {
     uint8_t base[8];
-    if (scan->verdict != RECOVERY_TORN || scan->next_offset >= o->durable_below ||
+    /* A log that begins inside its first batch had nothing below its start to sync. */
+    if (scan->verdict != RECOVERY_TORN || scan->next_offset >= o->durable_below || o->durable_below <= o->hint.start_offset ||
         file_read(scan->fd, base, sizeof base, scan->valid_bytes) != (ssize_t)sizeof base)
         return false;
     int64_t offset = (int64_t)be64_read(base);
@@ -271,16 +311,10 @@ static int any_valid_behind(struct opening *o, size_t place, bool *ret_any)
 /* The log ends inside segment `place`. */
 static int cut_torn(struct opening *o, size_t place, const struct recovery_scan *scan)
 {
-    struct log *log = o->log;
-    while (log->segments_count > place + 1) {
-        struct segment *s = log_active(log);
-        o->recovery.bytes_cut += s->bytes;
-        if (segment_discard(s) != 0)
-            return fail(o, "cutting");
-        log->segments_count--;
-        segment_unref(s);
-    }
-    struct segment *s = log->segments[place];
+    struct segment *s = o->log->segments[place];
+    int r = drop_behind(o, place);
+    if (r != 0)
+        return r;
     o->recovery.bytes_cut += s->bytes - scan->valid_bytes;
     if (segment_truncate(s, scan->valid_bytes) != 0)
         return fail(o, "cutting");

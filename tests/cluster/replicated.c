@@ -35,6 +35,16 @@ static void set(brook_config *config, const char *key, const char *value)
     ck_assert_msg(brook_config_set(config, key, value, &error) == 0, "%s", error.text);
 }
 
+/* Among the settings so far, in the place of one of the same name. */
+static void add_setting(const char **settings, const char *setting)
+{
+    size_t i = 0, name = strcspn(setting, "=") + 1;
+    while (settings[i] && strncmp(settings[i], setting, name) != 0)
+        i++;
+    ck_assert_uint_lt(i, SETTINGS_MAX - 1);
+    settings[i] = setting;
+}
+
 struct replicated *replicated_begin(int brokers, const struct brokers_options *options)
 {
     struct brook_error error = {0};
@@ -44,7 +54,7 @@ struct replicated *replicated_begin(int brokers, const struct brokers_options *o
     struct replicated *r = &shared;
     memset(r, 0, sizeof *r);
     for (size_t i = 0; o.settings && o.settings[i]; i++)
-        settings[3 + i] = o.settings[i];
+        add_setting(settings, o.settings[i]);
     o.settings = settings;
     r->b = brokers_start(brokers, &o);
     r->acknowledged = calloc(NUMBERS_MAX, 1);

@@ -30,8 +30,8 @@ struct replicated {
     uint8_t *acknowledged; /* by number */
 };
 
-/* Followers that do not pull leave the ISR after a second; sessions of two. `options` may be NULL; its settings come
- * behind these. Static. */
+/* Followers that do not pull leave the ISR after a second; sessions of two. `options` may be NULL; its settings take
+ * the place of these. Static. */
 struct replicated *replicated_begin(int brokers, const struct brokers_options *options);
 void replicated_end(struct replicated *r);
 

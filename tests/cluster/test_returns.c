@@ -63,6 +63,28 @@ START_TEST(a_broker_with_an_empty_disk_gets_all_of_it_again)
 }
 END_TEST
 
+START_TEST(a_log_that_begins_inside_a_batch_is_taken_over)
+{
+    struct replicated *r = replicated_begin(3, NULL);
+    struct brook_error error = {0};
+    struct brook_position at = {"t", 0, 37};
+    replicated_topic(r, "t", 1, 3, NULL);
+    replicated_send(r, 100); /* in few batches */
+    replicated_flush(r);
+    int id = replicated_leader(r, "t", 0) % 3 + 1;
+    brokers_kill(r->b, id);
+    ck_assert(brokers_wait_registered(r->b, 2, 15000));
+    ck_assert_msg(brook_admin_delete_records(r->admin, &at, 1, false, 15000, &error) == 0, "%s", error.text);
+    ck_assert_int_eq(at.offset, 37);
+    brokers_empty_disk(r->b, id);
+    brokers_restart(r->b, id);
+    replicated_wait_isr(r, "123");
+    replicated_send(r, 100);
+    replicated_flush(r);
+    replicated_end(r);
+}
+END_TEST
+
 static bool has_led_again(void *arg)
 {
     struct znode_state state;
@@ -433,6 +455,7 @@ END_TEST
 
 BROKERS_MAIN("cluster/returns", SUITE_TEST_SLOW(a_bounce_within_the_session_is_a_death, 60),
            SUITE_TEST_SLOW(a_broker_with_an_empty_disk_gets_all_of_it_again, 60),
+           SUITE_TEST_SLOW(a_log_that_begins_inside_a_batch_is_taken_over, 60),
            SUITE_TEST_SLOW(of_a_durable_topic_two_of_three_lead_again_after_all_were_killed, 60),
            SUITE_TEST_SLOW(of_a_durable_topic_an_empty_disk_counts_for_nothing, 60),
            SUITE_TEST_SLOW(the_longest_log_leads_when_the_last_in_sync_lost_its_tail, 60),

@@ -1,6 +1,7 @@
 #include "tests/support/brokers.h"
 
 #include "proto/base/clock.h"
+#include "tests/support/power_disk.h"
 #include "tests/support/suite.h"
 #include "tests/support/zookeeper.h"
 
@@ -24,6 +25,7 @@ static struct zookeeper *shared;
 
 struct brokers {
     struct zookeeper *zookeeper;
+    int count;
     char connect[64];
     char directory[PATH_MAX];
     struct brokers_options options; /* defaults filled in */
@@ -216,11 +218,15 @@ struct brokers *brokers_start(int count, const struct brokers_options *options)
     struct brokers *b = calloc(1, sizeof *b);
     ck_assert_ptr_nonnull(b);
     b->options = *o;
+    b->count = count;
     b->options.session_timeout_ms = o->session_timeout_ms ? o->session_timeout_ms : 2000;
     choose_zookeeper(b, o);
     snprintf(b->directory, sizeof b->directory, "%s", suite_directory());
-    for (int id = 1; id <= count; id++)
+    for (int id = 1; id <= count; id++) {
+        if (o->has_power_disks)
+            power_disk_mount(brokers_data_directory(b, id));
         brokers_restart(b, id);
+    }
     brook_config *config = brokers_config(b);
     struct brook_error error = {0};
     ck_assert_msg(brook_admin_new(config, &b->admin, &error) == 0, "%s", error.text);
@@ -238,6 +244,8 @@ void brokers_free(struct brokers *b)
     for (int id = 1; id <= BROKERS_MAX; id++)
         if (b->pids[id])
             kill(b->pids[id], SIGCONT), kill(b->pids[id], SIGKILL), reap(b->pids[id], 5000);
+    for (int id = 1; id <= b->count && b->options.has_power_disks; id++)
+        power_disk_unmount(brokers_data_directory(b, id));
     if (b->zookeeper != shared)
         zookeeper_stop(b->zookeeper);
     free(b);
@@ -283,6 +291,25 @@ void brokers_kill(struct brokers *b, int id)
     brokers_signal(b, id, SIGKILL);
     reap(b->pids[id], 5000);
     b->pids[id] = 0;
+}
+
+void brokers_cut_power(struct brokers *b, const int *ids, int count)
+{
+    ck_assert(b->options.has_power_disks);
+    for (int i = 0; i < count; i++)
+        if (b->pids[ids[i]])
+            brokers_signal(b, ids[i], SIGKILL);
+    for (int i = 0; i < count; i++) {
+        if (b->pids[ids[i]])
+            brokers_kill(b, ids[i]);
+        power_disk_cut(brokers_data_directory(b, ids[i]));
+    }
+}
+
+void brokers_empty_disk(struct brokers *b, int id)
+{
+    ck_assert_int_eq(b->pids[id], 0);
+    suite_remove_tree(brokers_data_directory(b, id)); /* what is mounted there stays, without a file */
 }
 
 bool brokers_is_running(struct brokers *b, int id, int *ret_code)
@@ -333,13 +360,21 @@ void brokers_create_topic(struct brokers *b, const char *topic, int32_t partitio
 void member_start(struct brokers *b, struct member *m, const char *name, const char *group, const char *topic,
                   const char *const *settings)
 {
+    member_start_with(b, m, name, group, &topic, 1, "%p %o %v\\n", settings);
+}
+
+void member_start_with(struct brokers *b, struct member *m, const char *name, const char *group, const char *const *topics,
+                       int topics_count, const char *format, const char *const *settings)
+{
     char program[PATH_MAX], assignments[16][128];
     snprintf(program, sizeof program, "%s/client/cli/brook", build_directory());
     snprintf(m->output, sizeof m->output, "%.200s/%s.out", b->directory, name);
     snprintf(m->talk, sizeof m->talk, "%.200s/%s.talk.log", b->directory, name);
-    char *argv[64] = {program, "--zookeeper", b->connect, "consume", (char *)(intptr_t)topic, "--group",
-                      (char *)(intptr_t)group, "--verbose", "--format", (char *)(intptr_t) "%p %o %v\\n"};
-    int n = 10;
+    char *argv[64] = {program, "--zookeeper", b->connect, "consume", "--group", (char *)(intptr_t)group, "--verbose",
+                      "--format", (char *)(intptr_t)format};
+    int n = 9;
+    for (int i = 0; i < topics_count && i < 8; i++)
+        argv[n++] = (char *)(intptr_t)topics[i];
     for (int i = 0; settings && settings[i] && i < 16; i++) {
         snprintf(assignments[i], sizeof assignments[i], "%s", settings[i]);
         argv[n++] = (char *)(intptr_t) "-X";

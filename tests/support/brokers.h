@@ -33,6 +33,7 @@ struct brokers_options {
     const char *const *settings; /* "key=value" for all brokers, NULL at the end; NULL: none */
     const char *zookeeper_address; /* NULL: 127.0.0.1 */
     bool own_zookeeper; /* the test stops it: not the program's */
+    bool has_power_disks; /* each data directory is one (power_disk.h), after power_disks_begin() */
     /* Called before each start of a broker, to change where it stands; NULL: as it is. */
     void (*place)(void *arg, const struct zookeeper *zookeeper, int id, struct brokers_place *place);
     void *place_arg;
@@ -67,6 +68,11 @@ pid_t brokers_pid(const struct brokers *b, int id);
 void brokers_signal(struct brokers *b, int id, int signal_number);
 /* SIGKILL and reap. */
 void brokers_kill(struct brokers *b, int id);
+/* The power of their hosts is cut at the same moment: SIGKILL, and of their data what was not synced is gone. They do not run
+ * then; those that did not run before lose what they left unsynced. Needs has_power_disks. */
+void brokers_cut_power(struct brokers *b, const int *ids, int count);
+/* What a broker that does not run had on its disk goes. */
+void brokers_empty_disk(struct brokers *b, int id);
 /* False when a broker that should run has ended by itself; it is reaped then, and *ret_code set as by brokers_stop(). */
 bool brokers_is_running(struct brokers *b, int id, int *ret_code);
 /* SIGTERM, wait at most `timeout_ms`, reap. Returns the exit code, 128 + signal, or -1 (still running: killed). */
@@ -95,6 +101,9 @@ struct member {
 /* `settings`: "key=value" of libbrook, NULL at the end; NULL: none. */
 void member_start(struct brokers *b, struct member *m, const char *name, const char *group, const char *topic,
                   const char *const *settings);
+/* Of up to 8 topics; its lines are of the form `format`, of `brook consume`. */
+void member_start_with(struct brokers *b, struct member *m, const char *name, const char *group, const char *const *topics,
+                       int topics_count, const char *format, const char *const *settings);
 /* Lines in the output file so far. */
 int64_t member_lines(const struct member *m);
 /* SIGTERM and reap; returns the exit code. */

@@ -269,7 +269,7 @@ void raw_pull_init(struct raw_pull *p, const struct topic_id *topic, int32_t par
 {
     *p = (struct raw_pull){.session_epoch = -1, .min_bytes = 1, .max_bytes = 1 << 20};
     p->count = 1;
-    p->entries[0] = (struct raw_pull_entry){topic, partition, offset, 1 << 20, -1};
+    p->entries[0] = (struct raw_pull_entry){topic, partition, offset, 1 << 20, -1, -1};
 }
 
 static void fill_entry(const struct raw_pull_entry *from, Brook__PullPartition *to)
@@ -281,6 +281,8 @@ static void fill_entry(const struct raw_pull_entry *from, Brook__PullPartition *
     to->offset = from->offset;
     to->max_bytes = from->max_bytes;
     to->current_epoch = from->current_epoch;
+    to->has_last_epoch = from->last_epoch >= 0;
+    to->last_epoch = from->last_epoch;
 }
 
 void raw_send_pull(struct raw_client *c, const struct raw_pull *p)

@@ -76,6 +76,7 @@ struct raw_pull {
         int64_t offset;
         uint32_t max_bytes;
         int32_t current_epoch;
+        int32_t last_epoch; /* -1: not said */
     } entries[128];
     size_t forget_count;
     struct raw_pull_entry forget[16];

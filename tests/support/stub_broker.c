@@ -507,6 +507,32 @@ static size_t pull_one(const struct partition *p, int64_t offset, size_t bytes_m
     return taken;
 }
 
+static int32_t batch_epoch(const struct batch *b)
+{
+    struct batch_header h;
+    insist(batch_read_header(b->data, b->bytes, &h) == 0, "stored batch");
+    return h.leader_epoch;
+}
+
+/* Whether the record before `offset` is of another epoch than the reader says, or not there. Then also the newest epoch up
+ * to that one, and where it ends. */
+static bool has_diverged(const struct partition *p, int64_t offset, int32_t last_epoch, Brook__PulledPartition *pulled)
+{
+    int32_t before = -1;
+    pulled->diverged_at = 0;
+    for (size_t i = 0; i < p->count; i++) {
+        const struct batch *b = &p->batches[i];
+        int32_t epoch = batch_epoch(b);
+        if (b->base_offset < offset)
+            before = epoch;
+        if (epoch > last_epoch)
+            continue;
+        pulled->diverged_epoch = epoch;
+        pulled->diverged_at = b->base_offset + b->count;
+    }
+    return last_epoch >= 0 && (before != last_epoch || offset > p->end);
+}
+
 static uint8_t *answer_pull(const struct stub_request *q, struct arena *a, size_t *ret_bytes)
 {
     const Brook__PullRequest *asked = q->request->pull;
@@ -524,6 +550,10 @@ static uint8_t *answer_pull(const struct stub_request *q, struct arena *a, size_
         pulled->topic_id = from->topic_id;
         pulled->partition = from->partition;
         int code = check_leader(q, p);
+        if (!code && has_diverged(p, from->offset, from->last_epoch, pulled)) {
+            code = BROOK_E_LOG_DIVERGED;
+            pulled->has_diverged_at = pulled->has_diverged_epoch = 1;
+        }
         if (!code && (from->offset < 0 || from->offset > p->end))
             code = BROOK_E_OFFSET_OUT_OF_RANGE;
         pulled->status = envelope_status(a, code, NULL);
@@ -915,6 +945,19 @@ void stub_cluster_set_leader(struct stub_cluster *c, const char *topic, int32_t 
     struct partition *p = partition_named(c, topic, partition);
     if (p) {
         p->leader = broker_id;
+        p->epoch++;
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+void stub_cluster_cut(struct stub_cluster *c, const char *topic, int32_t partition, int64_t end)
+{
+    pthread_mutex_lock(&c->lock);
+    struct partition *p = partition_named(c, topic, partition);
+    while (p && p->count > 0 && p->batches[p->count - 1].base_offset >= end)
+        free(p->batches[--p->count].data);
+    if (p) {
+        p->end = end < p->end ? end : p->end;
         p->epoch++;
     }
     pthread_mutex_unlock(&c->lock);

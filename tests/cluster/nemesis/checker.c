@@ -20,6 +20,7 @@ struct partition_log {
     struct trail_entry *records; /* by rising offset */
     size_t count;
     size_t room;
+    int64_t start, asked, confirmed; /* of deletions */
     struct places *places; /* by producer */
     int32_t places_count;
 };
@@ -84,6 +85,16 @@ void checker_log(struct checker *c, struct trail_entry entry)
     if (log->count == log->room)
         log->records = grow(log->records, log->room = log->room ? 2 * log->room : 1024, sizeof *log->records);
     log->records[log->count++] = entry;
+}
+
+void checker_start(struct checker *c, int32_t partition, int64_t start, int64_t asked, int64_t confirmed)
+{
+    if (partition < 0 || partition >= c->partitions)
+        abort();
+    struct partition_log *log = &c->logs[partition];
+    log->start = start;
+    log->asked = asked;
+    log->confirmed = confirmed;
 }
 
 static void append(const struct checker *c, struct trail *to, const struct trail *from)
@@ -169,6 +180,18 @@ static void judge_record(struct checker *c, struct partition_log *log, const str
         places->newest = e->sequence;
 }
 
+static void judge_start(struct checker *c, int32_t partition)
+{
+    struct verdict *v = &c->verdict;
+    const struct partition_log *log = &c->logs[partition];
+    struct trail_entry at = {.partition = partition, .producer = NOWHERE, .sequence = NOWHERE, .offset = log->start};
+    v->deleted += log->start;
+    if (log->start > log->asked)
+        find(c, &v->dropped, "deleted, and nobody asked for it: the log begins", &at);
+    if (log->start < log->confirmed)
+        find(c, &v->undeleted, "deleted, and there again: the log begins", &at);
+}
+
 static const struct trail_entry *record_at(const struct partition_log *log, int64_t offset)
 {
     size_t low = 0, high = log->count;
@@ -205,7 +228,9 @@ static void judge_acknowledged(struct checker *c)
         v->acknowledged++;
         if (*place(places, e->sequence) == NOWHERE)
             find(c, &v->lost, "lost", e);
-        else if (!is_there(c, e))
+        if (e->offset < 0)
+            continue;
+        if (*place(places, e->sequence) != NOWHERE && !is_there(c, e))
             find(c, &v->moved, "moved", e);
         if (e->offset <= places->acknowledged)
             find(c, &v->acknowledged_out_of_order, "acknowledged out of order", e);
@@ -285,6 +310,8 @@ const struct verdict *checker_judge(struct checker *c, FILE *findings)
     for (int32_t p = 0; p < c->partitions; p++)
         for (size_t i = 0; i < c->logs[p].count; i++)
             judge_record(c, &c->logs[p], &c->logs[p].records[i]);
+    for (int32_t p = 0; p < c->partitions; p++)
+        judge_start(c, p);
     judge_acknowledged(c);
     for (size_t i = 0; i < c->readers_count; i++)
         judge_reader(c, &c->readers[i]);

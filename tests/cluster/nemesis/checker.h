@@ -2,7 +2,9 @@
  * thread. It knows no broker and no time.
  *
  *     struct checker *c = checker_new(partitions);
- *     checker_log(c, ...);                  all records of all partitions, each partition by rising offset
+ *     checker_log(c, ...);                  all records of all partitions, each partition by rising offset; those that
+ *                                           were deleted, as a reader had been given them before
+ *     checker_start(c, ...);                for each partition of which records were deleted
  *     checker_acknowledged(c, &trail);      any number of times
  *     checker_reader(c, &trail);            once for each reader
  *     checker_group(c, trails, count);      once for each group
@@ -30,6 +32,9 @@ struct verdict {
     int64_t skipped;      /* in the log, and a reader went past it */
     int64_t backwards;    /* a reader was given an offset at or below its last */
     int64_t missed;       /* in the log, and no member of a group saw it */
+    int64_t deleted;      /* offsets below the logs' starts at the end */
+    int64_t dropped;      /* of these, without anybody having asked for it */
+    int64_t undeleted;    /* deletions that were confirmed and are not done */
 };
 
 struct checker;
@@ -38,6 +43,10 @@ struct checker *checker_new(int32_t partitions);
 void checker_free(struct checker *c);
 
 void checker_log(struct checker *c, struct trail_entry entry);
+/* Where a partition's log begins at the end, below which offset the deletion of its records was asked for, and up to where
+ * that was confirmed; 0: never. */
+void checker_start(struct checker *c, int32_t partition, int64_t start, int64_t asked, int64_t confirmed);
+/* An offset below 0: it was not told, as for a repeated batch that the broker remembers vaguely. The record must be there. */
 void checker_acknowledged(struct checker *c, const struct trail *trail);
 /* One that reads every partition from its first record, alone. */
 void checker_reader(struct checker *c, const struct trail *trail);

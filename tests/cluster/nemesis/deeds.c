@@ -1,7 +1,6 @@
 #include "tests/cluster/nemesis/world.h"
 
 #include "proto/base/clock.h"
-#include "tests/support/suite.h"
 #include "tests/support/zookeeper.h"
 
 #include <signal.h>
@@ -53,6 +52,7 @@ static void continue_broker(struct world *w, int id)
 void deeds_mend(struct world *w)
 {
     int code;
+    deeds_lift_throttle(w);
     for (int id = 1; id <= w->options->brokers; id++)
         if (!brokers_is_running(w->brokers, id, &code)) {
             world_surprise(w, "broker %d ended by itself: %d", id, code);
@@ -64,6 +64,18 @@ void deeds_mend(struct world *w)
 }
 
 /* ---- disks -------------------------------------------------------------------------------------------------------- */
+
+/* At the same moment, as far as the disks are concerned. */
+static void cut_power(struct world *w, int from, int to)
+{
+    int ids[NETWORK_BROKERS_MAX];
+    for (int id = from; id <= to; id++) {
+        w->is_up[id] = false;
+        network_set_pid(w->network, id, 0);
+        ids[id - from] = id;
+    }
+    brokers_cut_power(w->brokers, ids, to - from + 1);
+}
 
 /* What a broker has may go only while others have it: either no state lists the broker any more, or each that does lists
  * another one that runs, and nothing else is wrong until all is well again. */
@@ -82,10 +94,22 @@ static void empty_disk(struct world *w, const struct fault *f)
 {
     kill_broker(w, f->broker);
     if (may_empty(w, f))
-        suite_remove_tree(brokers_data_directory(w->brokers, f->broker));
+        brokers_empty_disk(w->brokers, f->broker);
     else
         world_say(w, "  broker %d keeps its disk: nobody else has all of it", f->broker);
     world_start_broker(w, f->broker);
+}
+
+/* Of replicated topics a tail goes as a whole disk does, at once. */
+static void cut_power_of_one(struct world *w, const struct fault *f)
+{
+    struct fault at_once = *f;
+    at_once.quick = true;
+    kill_broker(w, f->broker);
+    if (w->schedule.is_all_on_disk || may_empty(w, &at_once))
+        cut_power(w, f->broker, f->broker);
+    else
+        world_say(w, "  broker %d keeps what it has not synced: nobody else has all of it", f->broker);
 }
 
 /* ---- network ------------------------------------------------------------------------------------------------------- */
@@ -127,24 +151,6 @@ static void change_links(struct world *w, const struct fault *f, change *deed)
     }
 }
 
-/* ---- the controller ------------------------------------------------------------------------------------------------ */
-
-static void move_partition(struct world *w, const struct fault *f)
-{
-    int32_t replicas[NETWORK_BROKERS_MAX];
-    int n = w->options->brokers;
-    for (int i = 0; i < n; i++)
-        replicas[i] = 1 + i;
-    for (int i = 0; i < n; i++) {
-        int j = i + (int)suite_random_below(&w->schedule.random, (uint64_t)(n - i));
-        int32_t other = replicas[j];
-        replicas[j] = replicas[i];
-        replicas[i] = other;
-    }
-    if (!wishes_move(w->wishes, WORLD_TOPIC, f->partition, replicas, w->options->replicas))
-        world_say(w, "  it can not be asked for now");
-}
-
 /* ---- beginning and ending ------------------------------------------------------------------------------------------- */
 
 static void mark_busy(struct world *w, const struct fault *f, bool busy)
@@ -157,11 +163,14 @@ static void mark_busy(struct world *w, const struct fault *f, bool busy)
     case FAULT_CUT_ONE_WAY:
     case FAULT_CUT_BOTH: w->view.is_broker_busy[f->other] = w->view.is_broker_busy[f->broker] = busy; break;
     case FAULT_BLACKOUT:
+    case FAULT_POWER_CUT_ALL:
         for (int id = 1; id <= w->options->brokers; id++)
             w->view.is_broker_busy[id] = busy;
         break;
     case FAULT_ELECT:
     case FAULT_MOVE:
+    case FAULT_MOVE_SLOWLY:
+    case FAULT_DELETE:
     case FAULT_CALM: break;
     default: w->view.is_broker_busy[f->broker] = busy;
     }
@@ -176,6 +185,8 @@ static void do_it(struct world *w, const struct fault *f)
     case FAULT_PAUSE:
     case FAULT_PAUSE_LONG: pause_broker(w, f->broker); break;
     case FAULT_EMPTY_DISK: empty_disk(w, f); break;
+    case FAULT_POWER_CUT: cut_power_of_one(w, f); break;
+    case FAULT_POWER_CUT_ALL: cut_power(w, 1, w->options->brokers); break;
     case FAULT_CUT_ZOOKEEPER:
     case FAULT_CUT_ONE_WAY:
     case FAULT_CUT_BOTH:
@@ -183,10 +194,12 @@ static void do_it(struct world *w, const struct fault *f)
     case FAULT_ZOOKEEPER_KILL: zookeeper_kill(brokers_zookeeper(w->brokers)); break;
     case FAULT_ZOOKEEPER_PAUSE: zookeeper_pause(brokers_zookeeper(w->brokers)); break;
     case FAULT_ELECT:
-        if (!wishes_elect(w->wishes, WORLD_TOPIC, w->options->partitions))
+        if (!wishes_elect(w->wishes, &w->topics))
             world_say(w, "  it can not be asked for now");
         break;
-    case FAULT_MOVE: move_partition(w, f); break;
+    case FAULT_MOVE: deeds_move(w, f); break;
+    case FAULT_MOVE_SLOWLY: deeds_move_slowly(w, f); break;
+    case FAULT_DELETE: deeds_delete(w, f); break;
     case FAULT_MEMBER_KILL: group_member_kill(w->groups[f->group], f->member); break;
     case FAULT_MEMBER_PAUSE: group_member_signal(w->groups[f->group], f->member, SIGSTOP); break;
     case FAULT_CALM:
@@ -198,8 +211,10 @@ static void undo(struct world *w, const struct fault *f)
 {
     switch (f->kind) {
     case FAULT_KILL:
+    case FAULT_POWER_CUT:
     case FAULT_STOP: world_start_broker(w, f->broker); break;
-    case FAULT_BLACKOUT: each_broker(w, world_start_broker); break;
+    case FAULT_BLACKOUT:
+    case FAULT_POWER_CUT_ALL: each_broker(w, world_start_broker); break;
     case FAULT_PAUSE:
     case FAULT_PAUSE_LONG: continue_broker(w, f->broker); break;
     case FAULT_CUT_ZOOKEEPER:
@@ -210,9 +225,11 @@ static void undo(struct world *w, const struct fault *f)
     case FAULT_ZOOKEEPER_PAUSE: zookeeper_continue(brokers_zookeeper(w->brokers)); break;
     case FAULT_MEMBER_KILL: group_member_start(w->groups[f->group], f->member); break;
     case FAULT_MEMBER_PAUSE: group_member_signal(w->groups[f->group], f->member, SIGCONT); break;
+    case FAULT_MOVE_SLOWLY: w->is_throttle_to_go = true; break;
     case FAULT_EMPTY_DISK:
     case FAULT_ELECT:
     case FAULT_MOVE:
+    case FAULT_DELETE:
     case FAULT_CALM:
     case FAULT_KINDS: break;
     }
@@ -230,8 +247,11 @@ static void describe(const struct world *w, const struct fault *f, char *text, s
     case FAULT_ZOOKEEPER_PAUSE:
     case FAULT_ELECT:
     case FAULT_BLACKOUT:
+    case FAULT_POWER_CUT_ALL:
     case FAULT_CALM: snprintf(text, room, "%s", name); break;
-    case FAULT_MOVE: snprintf(text, room, "%s: partition %d", name, f->partition); break;
+    case FAULT_MOVE:
+    case FAULT_MOVE_SLOWLY:
+    case FAULT_DELETE: snprintf(text, room, "%s: partition %d", name, f->partition); break;
     case FAULT_MEMBER_KILL:
     case FAULT_MEMBER_PAUSE: snprintf(text, room, "%s: member %d of group %d", name, f->member + 1, f->group + 1); break;
     default: snprintf(text, room, "%s: broker %d", name, f->broker);

@@ -18,7 +18,7 @@ struct life {
 struct group {
     struct brokers *brokers;
     const char *name;
-    const char *topic;
+    const struct topics *topics;
     int members;
     struct life *lives;
     size_t lives_count;
@@ -37,16 +37,16 @@ void group_member_start(struct group *g, int member)
     struct life *life = &g->lives[g->lives_count];
     *life = (struct life){0};
     snprintf(name, sizeof name, "%.20s-%zu", g->name, g->lives_count);
-    member_start(g->brokers, &life->member, name, g->name, g->topic, settings);
+    member_start_with(g->brokers, &life->member, name, g->name, g->topics->names, g->topics->count, "%t %p %o %v\\n", settings);
     g->at[member] = g->lives_count++;
 }
 
-struct group *group_new(struct brokers *b, const char *name, const char *topic, int members)
+struct group *group_new(struct brokers *b, const char *name, const struct topics *topics, int members)
 {
     struct group *g = calloc(1, sizeof *g);
     if (!g || members > GROUP_MEMBERS_MAX)
         abort();
-    *g = (struct group){.brokers = b, .name = name, .topic = topic, .members = members};
+    *g = (struct group){.brokers = b, .name = name, .topics = topics, .members = members};
     for (int i = 0; i < members; i++)
         group_member_start(g, i);
     return g;
@@ -92,25 +92,28 @@ void group_stop(struct group *g)
     }
 }
 
-/* "<partition> <offset> <value>" */
-static bool read_line(const char *line, size_t bytes, struct trail_entry *ret)
+/* "<topic> <partition> <offset> <value>" */
+static bool read_line(const struct topics *topics, const char *line, size_t bytes, struct trail_entry *ret)
 {
+    char topic[64];
+    int32_t number;
     int value_at = 0;
-    if (sscanf(line, "%" SCNd32 " %" SCNd64 " %n", &ret->partition, &ret->offset, &value_at) != 2 || !value_at)
+    if (sscanf(line, "%63s %" SCNd32 " %" SCNd64 " %n", topic, &number, &ret->offset, &value_at) != 3 || !value_at ||
+        (ret->partition = topics_find(topics, topic, number)) < 0)
         return false;
     return payload_read(line + value_at, bytes - (size_t)value_at, &ret->producer, &ret->sequence);
 }
 
-static int64_t read_life(const struct life *life, struct trail *trail)
+static int64_t read_life(const struct topics *topics, const struct life *life, struct trail *trail)
 {
-    char line[PAYLOAD_BYTES_MAX + 64];
+    char line[PAYLOAD_BYTES_MAX + 128];
     int64_t bad = 0;
     FILE *f = fopen(life->member.output, "re");
     while (f && fgets(line, sizeof line, f)) {
         struct trail_entry e;
         size_t bytes = strlen(line);
         bool is_whole = bytes > 0 && line[bytes - 1] == '\n';
-        if (is_whole && read_line(line, bytes - 1, &e))
+        if (is_whole && read_line(topics, line, bytes - 1, &e))
             trail_add(trail, e);
         else
             bad += is_whole || !life->was_killed;
@@ -125,7 +128,7 @@ int64_t group_testify(struct group *g, struct checker *c)
     struct trail trail = {0};
     int64_t bad = 0;
     for (size_t i = 0; i < g->lives_count; i++)
-        bad += read_life(&g->lives[i], &trail);
+        bad += read_life(g->topics, &g->lives[i], &trail);
     checker_group(c, &trail, 1);
     trail_done(&trail);
     return bad;

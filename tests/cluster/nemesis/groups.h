@@ -4,13 +4,14 @@
 #define BROOK_TESTS_NEMESIS_GROUPS_H
 
 #include "tests/cluster/nemesis/checker.h"
+#include "tests/cluster/nemesis/topics.h"
 #include "tests/support/brokers.h"
 
 #define GROUP_MEMBERS_MAX 4
 
 struct group;
-/* `name`, `topic` are borrowed. Never NULL. Starts the members. */
-struct group *group_new(struct brokers *b, const char *name, const char *topic, int members);
+/* `name`, `topics` are borrowed. Never NULL. Starts the members. */
+struct group *group_new(struct brokers *b, const char *name, const struct topics *topics, int members);
 int group_members(const struct group *g);
 /* SIGKILL a member; a new process takes its place with group_member_start(). */
 void group_member_kill(struct group *g, int member);

@@ -1,5 +1,6 @@
 /* The program behind scripts/nemesis. */
 #include "tests/cluster/nemesis/nemesis.h"
+#include "tests/support/power_disk.h"
 #include "tests/support/suite.h"
 
 #include <getopt.h>
@@ -13,7 +14,7 @@
 
 static const char usage[] =
     "usage: nemesis [--minutes M] [--seed N] [--brokers B] [--replicas R] [--partitions P] [--mode loopback|hosts]\n"
-    "               [--faults KIND,KIND...] [--no-idempotence] [--json]\n"
+    "               [--topics both|replicated|fsync] [--faults KIND,KIND...] [--no-idempotence] [--json]\n"
     "       nemesis sweep          remove what killed runs left of --mode hosts\n"
     "Exit: 0 all holds, 1 something does not, 2 it could not run.\n";
 
@@ -60,8 +61,8 @@ static void read_arguments(int argc, char **argv, struct nemesis_options *o, enu
         {"brokers", required_argument, NULL, 'b'},    {"replicas", required_argument, NULL, 'r'},
         {"partitions", required_argument, NULL, 'p'}, {"mode", required_argument, NULL, 'o'},
         {"faults", required_argument, NULL, 'f'},     {"no-idempotence", no_argument, NULL, 'i'},
-        {"json", no_argument, NULL, 'j'},             {"help", no_argument, NULL, 'h'},
-        {0}};
+        {"topics", required_argument, NULL, 't'},     {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},             {0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 'm': o->seconds = minutes_to_seconds(optarg); break;
@@ -78,6 +79,10 @@ static void read_arguments(int argc, char **argv, struct nemesis_options *o, enu
             o->plan = plan;
             o->plan_count = read_plan(optarg, plan);
             break;
+        case 't':
+            if ((o->topics = topics_kind_by_name(optarg)) == TOPICS_KINDS)
+                refuse("--topics: both, replicated or fsync");
+            break;
         case 'i': o->no_idempotence = true; break;
         case 'j': *json = true; break;
         case 'h': fputs(usage, stdout); exit(0);
@@ -86,6 +91,17 @@ static void read_arguments(int argc, char **argv, struct nemesis_options *o, enu
     }
     if (o->replicas > o->brokers)
         refuse("more replicas than brokers");
+    if (o->partitions < TOPICS_MAX && o->topics == TOPICS_BOTH)
+        refuse("--partitions: at least one of each topic");
+}
+
+/* In a network namespace of its own a broker can not be on such a disk: namespaces are kept among the mounts. */
+static void set_power_disks(struct nemesis_options *o)
+{
+    const char *why = o->mode == NETWORK_HOSTS ? "not as separate hosts" : power_disks_begin(suite_directory());
+    o->has_power_disks = !why;
+    if (why)
+        fprintf(o->talk, "power can not be cut: %s\n", why);
 }
 
 static struct nemesis_options options;
@@ -120,7 +136,7 @@ int main(int argc, char **argv)
     struct timespec now;
     bool json = false;
     clock_gettime(CLOCK_REALTIME, &now);
-    options = (struct nemesis_options){.brokers = 3,
+    options = (struct nemesis_options){.brokers = 4,
                                        .replicas = 3,
                                        .partitions = 6,
                                        .producers = 3,
@@ -134,6 +150,7 @@ int main(int argc, char **argv)
     }
     read_arguments(argc, argv, &options, plan, &json);
     options.talk = json ? stderr : stdout;
+    set_power_disks(&options);
     fprintf(options.talk, "seed %" PRIu64 "\n", options.seed);
     fflush(options.talk);
     /* Whatever failed is left for a look: the directory goes only with an orderly end. */

@@ -50,6 +50,7 @@ void world_surprise(struct world *w, const char *format, ...)
 
 void world_start_broker(struct world *w, int id)
 {
+    watch_started(w->watch, id);
     brokers_restart(w->brokers, id);
     network_set_pid(w->network, id, brokers_pid(w->brokers, id));
     w->is_up[id] = true;
@@ -78,6 +79,7 @@ static void start_brokers(struct world *w)
     w->network = network_new(o->mode, o->brokers);
     struct brokers_options options = {.session_timeout_ms = WORLD_SESSION_MS,
                                       .settings = settings,
+                                      .has_power_disks = o->has_power_disks,
                                       .zookeeper_address = network_zookeeper_address(w->network),
                                       .place = network_place,
                                       .place_arg = w->network};
@@ -89,20 +91,25 @@ static void start_brokers(struct world *w)
     network_reconnect(w->network);
 }
 
-static void create_topic(struct world *w)
+static void create_topic(struct world *w, int topic)
 {
     char min_insync[16];
     struct brook_error error = {0};
-    brook_admin *admin;
-    brook_config *config = brokers_config(w->brokers);
     snprintf(min_insync, sizeof min_insync, "%d", w->options->replicas > 1 ? w->options->replicas - 1 : 1);
-    struct brook_setting setting = {"min.insync.replicas", min_insync};
-    ck_assert_msg(brook_admin_new(config, &admin, &error) == 0, "%s", error.text);
-    int e = brook_admin_create_topic(admin, WORLD_TOPIC, w->options->partitions, w->options->replicas, &setting, 1, false,
-                                     20000, &error);
+    const struct brook_setting settings[] = {{"min.insync.replicas", min_insync}, {"durability", w->topics.durability[topic]}};
+    int e = brook_admin_create_topic(w->admin, w->topics.names[topic], topics_partitions(&w->topics, topic),
+                                     w->options->replicas, settings, 2, false, 20000, &error);
     ck_assert_msg(e == 0, "%s", error.text);
-    brook_admin_free(admin);
+}
+
+static void create_topics(struct world *w)
+{
+    struct brook_error error = {0};
+    brook_config *config = brokers_config(w->brokers);
+    ck_assert_msg(brook_admin_new(config, &w->admin, &error) == 0, "%s", error.text);
     brook_config_free(config);
+    for (int i = 0; i < w->topics.count; i++)
+        create_topic(w, i);
 }
 
 static void log_line(void *arg, int level, const char *subject, const char *message)
@@ -154,8 +161,7 @@ static void start_clients(struct world *w)
     const struct nemesis_options *o = w->options;
     brook_config *config = producer_config(w);
     struct producers_options po = {.config = config,
-                                   .topic = WORLD_TOPIC,
-                                   .partitions = o->partitions,
+                                   .topics = &w->topics,
                                    .count = o->producers,
                                    .pause_ms = RECORD_PAUSE_MS,
                                    .acks = w->acks};
@@ -164,12 +170,12 @@ static void start_clients(struct world *w)
     w->producers = producers_new(&po);
     brook_config_free(config);
     config = reader_config(w);
-    w->watermarks = watermarks_new(config, WORLD_TOPIC, o->partitions, o->talk);
+    w->watermarks = watermarks_new(config, &w->topics, o->talk);
     for (int i = 0; i < WORLD_READERS; i++)
-        w->readers[i] = reader_new(config, WORLD_TOPIC, o->partitions);
+        w->readers[i] = reader_new(config, &w->topics);
     brook_config_free(config);
     for (int i = 0; i < o->groups; i++)
-        w->groups[i] = group_new(w->brokers, group_names[i], WORLD_TOPIC, o->members);
+        w->groups[i] = group_new(w->brokers, group_names[i], &w->topics, o->members);
 }
 
 /* Records come through everywhere. */
@@ -183,14 +189,15 @@ static void begin(struct world *w)
 {
     const struct nemesis_options *o = w->options;
     w->began_ms = clock_boot_ms();
+    topics_init(&w->topics, o->topics, o->partitions);
     w->report->faults = calloc(NEMESIS_FAULTS_MAX, sizeof *w->report->faults);
     ck_assert_ptr_nonnull(w->report->faults);
     w->acks = gaps_new(o->partitions);
     start_brokers(w);
-    create_topic(w);
+    create_topics(w);
     struct watch_options wo = {.connect = brokers_connect(w->brokers),
-                               .topic = WORLD_TOPIC,
-                               .partitions = o->partitions,
+                               .topics = &w->topics,
+                               .brokers = o->brokers,
                                .groups_count = o->groups,
                                .is_up = is_up,
                                .is_up_arg = w,
@@ -205,7 +212,9 @@ static void begin(struct world *w)
                                     .members = o->members,
                                     .session_ms = WORLD_SESSION_MS,
                                     .may_lose_disk = o->replicas > 1,
-                                    .may_move = o->replicas > 1};
+                                    .may_move = o->replicas > 1,
+                                    .may_cut_power = o->has_power_disks,
+                                    .is_all_on_disk = o->topics == TOPICS_FSYNC};
     start_clients(w);
     ck_assert(suite_wait(has_begun, w, WORLD_RECOVERY_MS));
     deeds_wait_calm(w);
@@ -225,7 +234,7 @@ static void wait_until(struct world *w, int64_t at_ms)
 /* False: the cluster does not get over it, and more would show nothing. */
 static bool carry_out(struct world *w, const struct fault *f)
 {
-    if (fault_wants_calm(f->kind)) {
+    if (fault_wants_calm(&w->schedule, f->kind)) {
         deeds_expire(w, true);
         if (!deeds_wait_calm(w))
             return false;
@@ -234,7 +243,7 @@ static bool carry_out(struct world *w, const struct fault *f)
         wait_until(w, 0);
     deeds_begin(w, f);
     wait_until(w, world_now(w) + f->pause_ms);
-    if (!fault_wants_calm(f->kind))
+    if (!fault_wants_calm(&w->schedule, f->kind))
         return true;
     deeds_expire(w, true);
     return deeds_wait_calm(w);
@@ -286,6 +295,12 @@ static void wait_for_readers(struct world *w, const int64_t *ends)
         world_surprise(w, "readers and groups have not reached the end after %d ms", CATCH_UP_MS);
 }
 
+static void stop_readers(struct world *w)
+{
+    for (int i = 0; i < WORLD_READERS; i++)
+        reader_stop(w->readers[i]);
+}
+
 /* The high watermarks when nothing is written any more; none is below one that was seen. */
 static void take_ends(struct world *w, int64_t *ends)
 {
@@ -301,10 +316,33 @@ static void take_ends(struct world *w, int64_t *ends)
                            highest[p]);
 }
 
+static void take_starts(struct world *w, struct checker *c, int64_t *starts)
+{
+    int64_t until = clock_boot_ms() + CATCH_UP_MS;
+    while (!watermarks_ask_starts(w->watermarks, 5000, starts) && clock_boot_ms() < until)
+        usleep(STEP_MS * 1000);
+    for (int32_t p = 0; p < w->options->partitions; p++)
+        checker_start(c, p, starts[p], w->asked[p], w->confirmed[p]);
+}
+
+/* What was deleted is known from the first reader, which was given it before. */
+static void take_deleted(struct world *w, struct checker *c, const int64_t *starts)
+{
+    int64_t next[WATCH_PARTITIONS_MAX] = {0};
+    const struct trail *trail = reader_trail(w->readers[0]);
+    for (size_t i = 0; i < trail->count; i++) {
+        const struct trail_entry *e = &trail->entries[i];
+        if (e->offset < next[e->partition] || e->offset >= starts[e->partition])
+            continue;
+        next[e->partition] = e->offset + 1;
+        checker_log(c, *e);
+    }
+}
+
 static void read_log(struct world *w, struct checker *c, const int64_t *ends)
 {
     brook_config *config = reader_config(w);
-    struct reader *last = reader_new(config, WORLD_TOPIC, w->options->partitions);
+    struct reader *last = reader_new(config, &w->topics);
     int64_t until = clock_boot_ms() + CATCH_UP_MS;
     while (!reader_has_reached(last, ends) && clock_boot_ms() < until)
         usleep(STEP_MS * 1000);
@@ -318,25 +356,30 @@ static void read_log(struct world *w, struct checker *c, const int64_t *ends)
     brook_config_free(config);
 }
 
+static void load_replica(struct world *w, int broker, int32_t partition, int64_t start, struct replica *ret)
+{
+    char path[PATH_MAX + 128];
+    snprintf(path, sizeof path, "%s/%s-%d", brokers_data_directory(w->brokers, broker), topics_name(&w->topics, partition),
+             (int)topics_number(&w->topics, partition));
+    replica_load(ret, path);
+    replica_begin_at(ret, start);
+}
+
 /* Returns how many replicas of the partition differ from the leader's, and with `say` tells where. */
-static int compare(struct world *w, int32_t partition, int *ret_compared, bool tell)
+static int compare(struct world *w, int32_t partition, int64_t start, int *ret_compared, bool tell)
 {
     struct watch_state s;
     struct replica first, other;
-    char path[PATH_MAX + 128];
     int different = 0;
     watch_state(w->watch, partition, &s);
     *ret_compared = 0;
     if (s.leader < 0)
         return 1;
-    snprintf(path, sizeof path, "%s/%s-%d", brokers_data_directory(w->brokers, s.leader), WORLD_TOPIC, (int)partition);
-    replica_load(&first, path);
+    load_replica(w, s.leader, partition, start, &first);
     for (int i = 0; i < s.replicas_count; i++) {
         if (s.replicas[i] == s.leader)
             continue;
-        snprintf(path, sizeof path, "%s/%s-%d", brokers_data_directory(w->brokers, s.replicas[i]), WORLD_TOPIC,
-                 (int)partition);
-        replica_load(&other, path);
+        load_replica(w, s.replicas[i], partition, start, &other);
         int64_t at = replica_first_difference(&first, &other);
         ++*ret_compared;
         different += at >= 0;
@@ -349,15 +392,15 @@ static int compare(struct world *w, int32_t partition, int *ret_compared, bool t
     return different;
 }
 
-static void compare_replicas(struct world *w)
+static void compare_replicas(struct world *w, const int64_t *starts)
 {
     int64_t until = clock_boot_ms() + REPLICAS_EQUAL_MS;
     for (int32_t p = 0; p < w->options->partitions; p++) {
         int compared, different;
-        while ((different = compare(w, p, &compared, false)) > 0 && clock_boot_ms() < until)
+        while ((different = compare(w, p, starts[p], &compared, false)) > 0 && clock_boot_ms() < until)
             usleep(100000);
         if (different)
-            compare(w, p, &compared, true);
+            compare(w, p, starts[p], &compared, true);
         w->report->replicas_compared += compared;
         w->report->replicas_different += different;
     }
@@ -366,10 +409,8 @@ static void compare_replicas(struct world *w)
 static void judge(struct world *w, struct checker *c)
 {
     producers_testify(w->producers, c);
-    for (int i = 0; i < WORLD_READERS; i++) {
-        reader_stop(w->readers[i]);
+    for (int i = 0; i < WORLD_READERS; i++)
         checker_reader(c, reader_trail(w->readers[i]));
-    }
     for (int i = 0; i < w->options->groups; i++) {
         group_stop(w->groups[i]);
         int64_t bad = group_testify(w->groups[i], c);
@@ -400,7 +441,7 @@ static void take_times(struct world *w)
 
 static void end(struct world *w)
 {
-    int64_t ends[WATERMARKS_PARTITIONS_MAX];
+    int64_t starts[WATERMARKS_PARTITIONS_MAX], ends[WATERMARKS_PARTITIONS_MAX];
     struct nemesis_report *r = w->report;
     struct checker *c = checker_new(w->options->partitions);
     deeds_expire(w, true);
@@ -411,9 +452,12 @@ static void end(struct world *w)
     take_times(w);
     take_ends(w, ends);
     wait_for_readers(w, ends);
+    stop_readers(w);
+    take_starts(w, c, starts);
+    take_deleted(w, c, starts);
     read_log(w, c, ends);
     deeds_wait_calm(w);
-    compare_replicas(w);
+    compare_replicas(w, starts);
     judge(w, c);
     r->unknown = producers_unknown(w->producers);
     r->not_stored = producers_refused(w->producers);
@@ -434,6 +478,7 @@ static void free_world(struct world *w)
     producers_free(w->producers);
     watermarks_free(w->watermarks);
     wishes_free(w->wishes);
+    brook_admin_free(w->admin);
     watch_free(w->watch);
     gaps_free(w->acks);
     brokers_free(w->brokers);

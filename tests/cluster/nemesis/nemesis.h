@@ -8,13 +8,15 @@
 #include "tests/cluster/nemesis/gaps.h"
 #include "tests/cluster/nemesis/network.h"
 #include "tests/cluster/nemesis/schedule.h"
+#include "tests/cluster/nemesis/topics.h"
 
 #define NEMESIS_FAULTS_MAX 4096
 
 struct nemesis_options {
     int brokers;    /* 1 to 9 */
-    int replicas;   /* of the topic; min.insync.replicas is one less, at least 1 */
-    int partitions;
+    enum topics_kind topics;
+    int replicas;   /* of each topic; min.insync.replicas is one less, at least 1 */
+    int partitions; /* of all topics together */
     int producers;
     int groups;     /* 0 to 2, of `members` each */
     int members;
@@ -22,6 +24,7 @@ struct nemesis_options {
     uint64_t seed;
     enum network_mode mode;
     bool no_idempotence;
+    bool has_power_disks; /* power can be cut: after power_disks_begin() */
     /* These, one behind the other, instead of `seconds` of those that the seed says; NULL: the seed. */
     const enum fault_kind *plan;
     size_t plan_count;

@@ -40,20 +40,22 @@ static void on_report(void *arg, const struct brook_report *report)
         atomic_fetch_add(report->outcome == BROOK_MAYBE_STORED ? &one->unknown : &one->refused, 1);
         return;
     }
-    trail_add(&one->acknowledged, (struct trail_entry){.partition = report->partition,
+    int32_t partition = topics_find(one->all->options.topics, report->topic, report->partition);
+    trail_add(&one->acknowledged, (struct trail_entry){.partition = partition,
                                                        .producer = one->number,
                                                        .sequence = (int64_t)(intptr_t)report->opaque,
                                                        .offset = report->offset});
     one->count++;
-    gaps_seen(one->all->options.acks, report->partition, clock_boot_ms());
+    gaps_seen(one->all->options.acks, partition, clock_boot_ms());
 }
 
 /* Its buffer is full while a partition has no leader: then it waits with all the others, like anybody. */
 static void send_one(struct one *one, int32_t partition)
 {
     char value[PAYLOAD_BYTES_MAX];
-    struct brook_record record = {.topic = one->all->options.topic,
-                                  .partition = partition,
+    const struct topics *topics = one->all->options.topics;
+    struct brook_record record = {.topic = topics_name(topics, partition),
+                                  .partition = topics_number(topics, partition),
                                   .value = value,
                                   .value_bytes = payload_write(value, one->number, one->next[partition]),
                                   .opaque = opaque_of(one->next[partition])};
@@ -67,7 +69,7 @@ static void *run(void *arg)
     struct one *one = arg;
     const struct producers_options *o = &one->all->options;
     while (!one->all->is_over) {
-        for (int32_t p = 0; p < o->partitions; p++)
+        for (int32_t p = 0; p < o->topics->partitions; p++)
             send_one(one, p);
         int64_t until = clock_boot_ms() + o->pause_ms;
         for (int64_t left; (left = until - clock_boot_ms()) > 0;)
@@ -89,7 +91,7 @@ struct producers *producers_new(const struct producers_options *options)
         struct one *one = &p->list[i];
         one->all = p;
         one->number = i;
-        if (!(one->next = calloc((size_t)options->partitions, sizeof *one->next)))
+        if (!(one->next = calloc((size_t)options->topics->partitions, sizeof *one->next)))
             abort();
         ck_assert_msg(brook_producer_new(options->config, &one->producer, &error) == 0, "%s", error.text);
         brook_producer_on_report(one->producer, on_report, one);

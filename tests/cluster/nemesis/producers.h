@@ -5,13 +5,13 @@
 
 #include "tests/cluster/nemesis/checker.h"
 #include "tests/cluster/nemesis/gaps.h"
+#include "tests/cluster/nemesis/topics.h"
 
 #include <brook/brook.h>
 
 struct producers_options {
     const brook_config *config; /* borrowed during producers_new() */
-    const char *topic;          /* borrowed */
-    int32_t partitions;
+    const struct topics *topics; /* borrowed */
     int count;
     int pause_ms;       /* between two records of one producer for one partition */
     struct gaps *acks;  /* borrowed: told of every acknowledgement */

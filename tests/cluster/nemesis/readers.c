@@ -11,7 +11,7 @@
 struct reader {
     pthread_t thread;
     brook_consumer *consumer;
-    int32_t partitions;
+    const struct topics *topics;
     _Atomic bool is_over;
     _Atomic int64_t *next; /* offset behind the last one seen, per partition */
     _Atomic int64_t errors;
@@ -21,8 +21,9 @@ struct reader {
 static void note(struct reader *r, brook_batch *batch)
 {
     struct brook_message m;
+    int32_t partition = topics_find(r->topics, brook_batch_topic(batch), brook_batch_partition(batch));
     while (brook_batch_next(batch, &m) == 0) {
-        struct trail_entry e = {.partition = brook_batch_partition(batch), .producer = -1, .offset = m.offset};
+        struct trail_entry e = {.partition = partition, .producer = -1, .offset = m.offset};
         if (!m.value || !payload_read(m.value, m.value_bytes, &e.producer, &e.sequence))
             e.producer = -1;
         trail_add(&r->trail, e);
@@ -48,24 +49,30 @@ static void *run(void *arg)
     return NULL;
 }
 
-struct reader *reader_new(const brook_config *config, const char *topic, int32_t partitions)
+struct reader *reader_new(const brook_config *config, const struct topics *topics)
 {
     struct brook_position positions[64];
+    int32_t partitions = topics->partitions;
     struct brook_error error = {0};
     struct reader *r = calloc(1, sizeof *r);
     ck_assert(partitions <= 64 && r && (r->next = calloc((size_t)partitions, sizeof *r->next)));
-    r->partitions = partitions;
+    r->topics = topics;
     for (int32_t p = 0; p < partitions; p++)
-        positions[p] = (struct brook_position){topic, p, BROOK_OFFSET_EARLIEST};
+        positions[p] = (struct brook_position){topics_name(topics, p), topics_number(topics, p), BROOK_OFFSET_EARLIEST};
     ck_assert_msg(brook_consumer_new(config, &r->consumer, &error) == 0, "%s", error.text);
     ck_assert_msg(brook_consumer_assign(r->consumer, positions, (size_t)partitions, &error) == 0, "%s", error.text);
     ck_assert_int_eq(pthread_create(&r->thread, NULL, run, r), 0);
     return r;
 }
 
+int64_t reader_next(struct reader *r, int32_t partition)
+{
+    return r->next[partition];
+}
+
 bool reader_has_reached(struct reader *r, const int64_t *ends)
 {
-    for (int32_t p = 0; p < r->partitions; p++)
+    for (int32_t p = 0; p < r->topics->partitions; p++)
         if (r->next[p] < ends[p])
             return false;
     return true;

@@ -3,14 +3,17 @@
 #ifndef BROOK_TESTS_NEMESIS_READERS_H
 #define BROOK_TESTS_NEMESIS_READERS_H
 
+#include "tests/cluster/nemesis/topics.h"
 #include "tests/cluster/nemesis/trail.h"
 
 #include <brook/brook.h>
 #include <stdbool.h>
 
 struct reader;
-/* `config`, `topic` are borrowed: the former during the call. Never NULL. */
-struct reader *reader_new(const brook_config *config, const char *topic, int32_t partitions);
+/* `config`, `topics` are borrowed: the former during the call. Never NULL. */
+struct reader *reader_new(const brook_config *config, const struct topics *topics);
+/* The offset behind the last record that it was given; 0: none. Any thread. */
+int64_t reader_next(struct reader *r, int32_t partition);
 /* Whether it has been given all below these ends. Any thread. */
 bool reader_has_reached(struct reader *r, const int64_t *ends);
 /* End the thread; then reader_trail() may be looked at. */

@@ -80,11 +80,27 @@ int64_t replica_first_difference(const struct replica *a, const struct replica *
     }
 }
 
+/* The offset behind the batch at `at`. */
+static int64_t batch_end(const struct replica *r, size_t at)
+{
+    return (int64_t)big_endian(r->bytes + at, 8) + (int64_t)big_endian(r->bytes + at + LAST_DELTA_AT, 4) + 1;
+}
+
+void replica_begin_at(struct replica *r, int64_t offset)
+{
+    size_t at = 0, bytes;
+    while ((bytes = batch_bytes(r, at)) > 0 && batch_end(r, at) <= offset)
+        at += bytes;
+    r->count -= at;
+    if (at)
+        memmove(r->bytes, r->bytes + at, r->count);
+}
+
 int64_t replica_end(const struct replica *r)
 {
     int64_t end = 0;
     size_t bytes;
     for (size_t at = 0; (bytes = batch_bytes(r, at)) > 0; at += bytes)
-        end = (int64_t)big_endian(r->bytes + at, 8) + (int64_t)big_endian(r->bytes + at + LAST_DELTA_AT, 4) + 1;
+        end = batch_end(r, at);
     return end;
 }

@@ -12,6 +12,8 @@ struct replica {
 };
 /* All of `directory`'s *.log, by name. A directory that is not there is empty. Aborts when out of memory. */
 void replica_load(struct replica *r, const char *directory);
+/* Without the batches below an offset: of deleted records each replica drops whole files, in its own time. */
+void replica_begin_at(struct replica *r, int64_t offset);
 void replica_done(struct replica *r);
 /* The base offset of the first batch that differs or that one of them lacks; -1: they are equal. */
 int64_t replica_first_difference(const struct replica *a, const struct replica *b);

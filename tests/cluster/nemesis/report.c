@@ -10,7 +10,7 @@ struct line {
     int64_t value;
     bool must_be_none;
 };
-#define LINES_MAX 24
+#define LINES_MAX 32
 
 static size_t lines_of(const struct nemesis_report *r, struct line *ret)
 {
@@ -32,6 +32,9 @@ static size_t lines_of(const struct nemesis_report *r, struct line *ret)
         {"skipped", v->skipped, true},
         {"backwards", v->backwards, true},
         {"missed_by_groups", v->missed, true},
+        {"deleted", v->deleted, false},
+        {"dropped", v->dropped, true},
+        {"undeleted", v->undeleted, true},
         {"replicas_compared", r->replicas_compared, false},
         {"replicas_different", r->replicas_different, true},
         {"high_watermark_answers", r->watermark_answers, false},
@@ -83,8 +86,9 @@ void nemesis_report_print(const struct nemesis_options *o, const struct nemesis_
 {
     struct line lines[LINES_MAX];
     size_t n = lines_of(r, lines);
-    fprintf(out, "\nseed %" PRIu64 ", %d brokers, %d replicas, %d partitions, %zu faults in %.0f s\n", o->seed, o->brokers,
-            o->replicas, o->partitions, r->faults_count, (double)r->run_ms / 1000);
+    fprintf(out, "\nseed %" PRIu64 ", %d brokers, %d replicas, %d partitions, topics: %s, %zu faults in %.0f s\n", o->seed,
+            o->brokers, o->replicas, o->partitions, topics_kind_name(o->topics), r->faults_count,
+            (double)r->run_ms / 1000);
     for (size_t i = 0; i < n; i++)
         fprintf(out, "  %-26s %10" PRId64 "%s\n", lines[i].name, lines[i].value,
                 !lines[i].must_be_none ? "" : lines[i].value ? "   must be 0" : "   (0)");
@@ -128,6 +132,7 @@ void nemesis_report_json(const struct nemesis_options *o, const struct nemesis_r
     json_object_set_new(j, "brokers", json_integer(o->brokers));
     json_object_set_new(j, "replicas", json_integer(o->replicas));
     json_object_set_new(j, "partitions", json_integer(o->partitions));
+    json_object_set_new(j, "topics", json_string(topics_kind_name(o->topics)));
     json_object_set_new(j, "mode", json_string(o->mode == NETWORK_HOSTS ? "hosts" : "loopback"));
     json_object_set_new(j, "idempotent", json_boolean(r->idempotent));
     json_object_set_new(j, "run_ms", json_integer(r->run_ms));

@@ -14,6 +14,8 @@ static const struct {
     [FAULT_STOP] = {"stop", 8, 0, 200},
     [FAULT_PAUSE] = {"pause", 8, 10, 80},
     [FAULT_PAUSE_LONG] = {"pause-long", 9, 120, 300},
+    [FAULT_POWER_CUT] = {"power-cut", 7, 0, 200},
+    [FAULT_POWER_CUT_ALL] = {"power-cut-all", 6, 0, 200},
     [FAULT_EMPTY_DISK] = {"empty-disk", 7, 0, 100},
     [FAULT_CUT_ZOOKEEPER] = {"cut-zookeeper", 9, 20, 300},
     [FAULT_CUT_ONE_WAY] = {"cut-one-way", 9, 20, 300},
@@ -23,6 +25,8 @@ static const struct {
     [FAULT_ZOOKEEPER_PAUSE] = {"zookeeper-pause", 4, 20, 300},
     [FAULT_ELECT] = {"elect", 5, 0, 0},
     [FAULT_MOVE] = {"move", 5, 0, 0},
+    [FAULT_MOVE_SLOWLY] = {"move-slowly", 5, 50, 300},
+    [FAULT_DELETE] = {"delete", 7, 0, 0},
     [FAULT_MEMBER_KILL] = {"member-kill", 4, 0, 200},
     [FAULT_MEMBER_PAUSE] = {"member-pause", 4, 50, 250},
     [FAULT_CALM] = {"calm", 5, 0, 0},
@@ -41,9 +45,9 @@ enum fault_kind fault_by_name(const char *name)
     return (enum fault_kind)kind;
 }
 
-bool fault_wants_calm(enum fault_kind kind)
+bool fault_wants_calm(const struct schedule *s, enum fault_kind kind)
 {
-    return kind == FAULT_EMPTY_DISK || kind == FAULT_CALM;
+    return kind == FAULT_EMPTY_DISK || kind == FAULT_CALM || (kind == FAULT_POWER_CUT && !s->is_all_on_disk);
 }
 
 static int below(struct schedule *s, int bound)
@@ -91,7 +95,12 @@ static bool is_possible(const struct schedule *s, const struct schedule_view *v,
 {
     switch (f->kind) {
     case FAULT_EMPTY_DISK: return s->may_lose_disk;
+    case FAULT_POWER_CUT:
+        return s->may_cut_power && (s->is_all_on_disk ? !v->is_broker_busy[f->broker] : s->may_lose_disk);
+    case FAULT_POWER_CUT_ALL: return s->may_cut_power && s->is_all_on_disk && !is_anybody_busy(s, v);
     case FAULT_MOVE: return s->may_move && !v->is_zookeeper_busy;
+    case FAULT_MOVE_SLOWLY: return s->may_move && !v->is_zookeeper_busy && !v->is_move_slow;
+    case FAULT_DELETE:
     case FAULT_CALM: return true;
     case FAULT_BLACKOUT: return !is_anybody_busy(s, v);
     case FAULT_ELECT:

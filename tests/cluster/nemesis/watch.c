@@ -3,6 +3,8 @@
 #include "coordination/paths.h"
 #include "coordination/znodes.h"
 #include "proto/base/clock.h"
+#include "proto/base/err.h"
+#include "tests/cluster/nemesis/rules.h"
 #include "tests/support/caller.h"
 
 #include <inttypes.h>
@@ -17,10 +19,10 @@
 /* Offsets and assignments are looked at in every n-th round. */
 #define SLOW_ROUNDS 10
 
-/* Who led in which epoch, by epoch. */
-struct leaders {
-    int32_t *list; /* -1: not seen */
-    int32_t count;
+/* A broker's registration; epoch -1: none. */
+struct registration {
+    int64_t epoch, clean_from, disk_from;
+    int64_t before; /* its epoch when its process was started last */
 };
 
 struct watch {
@@ -33,8 +35,10 @@ struct watch {
     struct gaps *leaderless;
     uint64_t started, finished; /* rounds; `finished`: the last one in which all states were read */
     struct watch_state states[WATCH_PARTITIONS_MAX];
-    struct leaders leaders[WATCH_PARTITIONS_MAX];
+    struct registration brokers[WATCH_REPLICAS_MAX + 1];
+    struct state_rule rules[WATCH_PARTITIONS_MAX];
     int64_t committed[WATCH_GROUPS_MAX][WATCH_PARTITIONS_MAX];
+    int64_t highest[WATCH_GROUPS_MAX][WATCH_PARTITIONS_MAX]; /* that was ever committed */
     int64_t state_breaches, offset_breaches;
 };
 
@@ -56,45 +60,19 @@ static bool contains(const int32_t *list, int count, int32_t id)
     return false;
 }
 
-static void check_leader(struct watch *w, int32_t partition, const struct znode_state *z)
-{
-    struct leaders *l = &w->leaders[partition];
-    if (z->leader_epoch < 0 || z->leader < 0)
-        return;
-    if (z->leader_epoch >= l->count) {
-        l->list = realloc(l->list, (size_t)(z->leader_epoch + 1) * sizeof *l->list);
-        if (!l->list)
-            abort();
-        for (int32_t i = l->count; i <= z->leader_epoch; i++)
-            l->list[i] = -1;
-        l->count = z->leader_epoch + 1;
-    }
-    int32_t *leader = &l->list[z->leader_epoch];
-    if (*leader >= 0 && *leader != z->leader)
-        breach(w, &w->state_breaches, "two leaders in one epoch", partition, *leader, z->leader);
-    *leader = z->leader;
-}
-
-/* Replicas may be those of a moment before or after: a move changes them in steps, in another node. */
-static void check_state(struct watch *w, int32_t partition, const struct znode_state *z)
-{
-    const struct watch_state *old = &w->states[partition];
-    if (old->is_known && z->leader_epoch < old->leader_epoch)
-        breach(w, &w->state_breaches, "leader epoch went back", partition, old->leader_epoch, z->leader_epoch);
-    if (z->isr_count < 1)
-        breach(w, &w->state_breaches, "no replica in sync", partition, old->isr_count, z->isr_count);
-    check_leader(w, partition, z);
-}
-
 static void take_state(struct watch *w, int32_t partition, const struct znode_state *z)
 {
-    check_state(w, partition, z);
     struct watch_state *s = &w->states[partition];
+    /* That the ISR are replicas can not be asked: a move changes them in steps, in another node. */
+    const char *wrong = state_rule_look(&w->rules[partition], z->leader, z->leader_epoch, z->isr_count);
+    if (wrong)
+        breach(w, &w->state_breaches, wrong, partition, s->leader_epoch, z->leader_epoch);
     s->is_known = true;
     s->leader = z->leader;
     s->leader_epoch = z->leader_epoch;
     s->isr_count = z->isr_count < WATCH_REPLICAS_MAX ? z->isr_count : WATCH_REPLICAS_MAX;
     memcpy(s->isr, z->isr, (size_t)s->isr_count * sizeof *s->isr);
+    memcpy(s->isr_epochs, z->isr_epochs, (size_t)s->isr_count * sizeof *s->isr_epochs);
 }
 
 static const struct got *get(struct watch *w, const char *path)
@@ -108,7 +86,8 @@ static bool read_state(struct watch *w, int32_t partition)
     struct path path;
     struct znode_state z;
     struct brook_error error;
-    const struct got *got = get(w, path_partition_state(&path, w->options.topic, partition));
+    const struct topics *t = w->options.topics;
+    const struct got *got = get(w, path_partition_state(&path, topics_name(t, partition), topics_number(t, partition)));
     if (got->err < 0 || znode_decode_state(got->data, got->data_bytes, &z, &error) < 0)
         return false;
     pthread_mutex_lock(&w->lock);
@@ -117,11 +96,31 @@ static bool read_state(struct watch *w, int32_t partition)
     return true;
 }
 
+static bool read_broker(struct watch *w, int id)
+{
+    struct path path;
+    struct znode_broker b;
+    struct brook_error error;
+    const struct got *got = get(w, path_broker_id(&path, id));
+    bool is_there = got->err == 0 && znode_decode_broker(got->data, got->data_bytes, &b, &error) == 0;
+    if (!is_there && got->err != -BROOK_E_NO_NODE)
+        return false;
+    pthread_mutex_lock(&w->lock);
+    struct registration *r = &w->brokers[id];
+    r->epoch = is_there ? b.broker_epoch : -1;
+    r->clean_from = is_there ? b.clean_from : -1;
+    r->disk_from = is_there ? b.disk_from : -1;
+    pthread_mutex_unlock(&w->lock);
+    if (is_there)
+        znode_broker_done(&b);
+    return true;
+}
+
 /* Also while ZooKeeper does not answer: who was named last leads as long as it runs. */
 static void tell_leaders(struct watch *w)
 {
     int64_t now = clock_boot_ms();
-    for (int32_t p = 0; p < w->options.partitions; p++) {
+    for (int32_t p = 0; p < w->options.topics->partitions; p++) {
         const struct watch_state *s = &w->states[p];
         bool leads = s->is_known && s->leader >= 0 && w->options.is_up(w->options.is_up_arg, s->leader);
         gaps_tell(w->leaderless, p, !leads, now);
@@ -130,18 +129,19 @@ static void tell_leaders(struct watch *w)
 
 /* ---- assignments and offsets ------------------------------------------------------------------------------------- */
 
-static void read_replicas(struct watch *w)
+static void read_replicas(struct watch *w, int topic)
 {
+    const struct topics *topics = w->options.topics;
     struct path path;
     struct znode_topic t;
     struct brook_error error;
-    const struct got *got = get(w, path_topic(&path, w->options.topic));
+    const struct got *got = get(w, path_topic(&path, topics->names[topic]));
     if (got->err < 0 || znode_decode_topic(got->data, got->data_bytes, &t, &error) < 0)
         return;
     pthread_mutex_lock(&w->lock);
-    for (int32_t p = 0; p < w->options.partitions && p < t.partitions_count; p++) {
-        struct watch_state *s = &w->states[p];
-        const struct znode_replicas *r = &t.replicas[p];
+    for (int32_t i = 0; i < topics_partitions(topics, topic) && i < t.partitions_count; i++) {
+        struct watch_state *s = &w->states[topics_find(topics, topics->names[topic], i)];
+        const struct znode_replicas *r = &t.replicas[i];
         s->replicas_count = r->count < WATCH_REPLICAS_MAX ? r->count : WATCH_REPLICAS_MAX;
         memcpy(s->replicas, r->brokers, (size_t)s->replicas_count * sizeof *s->replicas);
     }
@@ -154,12 +154,14 @@ static void read_offset(struct watch *w, int group, int32_t partition)
     struct path path;
     struct brook_error error;
     int64_t offset;
-    const struct got *got = get(w, path_offset(&path, w->options.groups[group], w->options.topic, partition));
+    const struct topics *t = w->options.topics;
+    const struct got *got = get(w, path_offset(&path, w->options.groups[group], topics_name(t, partition),
+                                               topics_number(t, partition)));
     if (got->err < 0 || znode_decode_offset(got->data, got->data_bytes, &offset, &error) < 0 || offset < 0)
         return;
     pthread_mutex_lock(&w->lock);
     int64_t *committed = &w->committed[group][partition];
-    if (offset < *committed)
+    if (!rises(&w->highest[group][partition], offset))
         breach(w, &w->offset_breaches, "a group's offset went back", partition, *committed, offset);
     *committed = offset;
     pthread_mutex_unlock(&w->lock);
@@ -167,9 +169,10 @@ static void read_offset(struct watch *w, int group, int32_t partition)
 
 static void read_slow_ones(struct watch *w)
 {
-    read_replicas(w);
+    for (int i = 0; i < w->options.topics->count; i++)
+        read_replicas(w, i);
     for (int g = 0; g < w->options.groups_count; g++)
-        for (int32_t p = 0; p < w->options.partitions; p++)
+        for (int32_t p = 0; p < w->options.topics->partitions; p++)
             read_offset(w, g, p);
 }
 
@@ -181,10 +184,12 @@ static void *run(void *arg)
         pthread_mutex_lock(&w->lock);
         w->started = round;
         pthread_mutex_unlock(&w->lock);
-        for (int32_t p = 0; p < w->options.partitions; p++) {
+        for (int32_t p = 0; p < w->options.topics->partitions; p++) {
             all = read_state(w, p) && all;
             tell_leaders(w);
         }
+        for (int id = 1; id <= w->options.brokers; id++)
+            all = read_broker(w, id) && all;
         if (round % SLOW_ROUNDS == 1)
             read_slow_ones(w);
         pthread_mutex_lock(&w->lock);
@@ -201,12 +206,14 @@ static void *run(void *arg)
 struct watch *watch_new(const struct watch_options *options)
 {
     struct watch *w = calloc(1, sizeof *w);
-    if (!w || options->partitions > WATCH_PARTITIONS_MAX)
+    if (!w || options->topics->partitions > WATCH_PARTITIONS_MAX)
         abort();
     w->options = *options;
     pthread_mutex_init(&w->lock, NULL);
     memset(w->committed, 0xff, sizeof w->committed);
-    w->leaderless = gaps_new(options->partitions);
+    for (int id = 0; id <= WATCH_REPLICAS_MAX; id++)
+        w->brokers[id] = (struct registration){-1, -1, -1, -1};
+    w->leaderless = gaps_new(options->topics->partitions);
     caller_init(&w->caller);
     w->coordinator = caller_connect(&w->caller, options->connect, SESSION_MS, NULL);
     if (pthread_create(&w->thread, NULL, run, w) != 0)
@@ -223,7 +230,7 @@ void watch_free(struct watch *w)
     coordinator_free(w->coordinator, false, 1000);
     caller_done(&w->caller);
     for (int p = 0; p < WATCH_PARTITIONS_MAX; p++)
-        free(w->leaders[p].list);
+        state_rule_done(&w->rules[p]);
     gaps_free(w->leaderless);
     pthread_mutex_destroy(&w->lock);
     free(w);
@@ -265,6 +272,32 @@ static bool is_up(struct watch *w, int32_t broker)
     return w->options.is_up(w->options.is_up_arg, broker);
 }
 
+void watch_started(struct watch *w, int broker)
+{
+    pthread_mutex_lock(&w->lock);
+    struct registration *r = &w->brokers[broker];
+    r->before = r->epoch > r->before ? r->epoch : r->before;
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* Whether the broker that lists itself so is the one that is registered now, with what it had. */
+static bool is_present(struct watch *w, int32_t broker, int64_t listed, bool is_durable)
+{
+    pthread_mutex_lock(&w->lock);
+    const struct registration *r = &w->brokers[broker];
+    bool is = r->epoch > r->before && (r->epoch == listed || r->clean_from == listed || (is_durable && r->disk_from == listed));
+    pthread_mutex_unlock(&w->lock);
+    return is;
+}
+
+static bool are_present(struct watch *w, const struct watch_state *s, bool is_durable)
+{
+    for (int i = 0; i < s->isr_count; i++)
+        if (!is_present(w, s->isr[i], s->isr_epochs[i], is_durable))
+            return false;
+    return true;
+}
+
 static bool is_in_sync(struct watch *w, const struct watch_state *s)
 {
     if (!s->is_known || s->leader < 0 || s->isr_count != s->replicas_count || !is_up(w, s->leader))
@@ -278,9 +311,9 @@ static bool is_in_sync(struct watch *w, const struct watch_state *s)
 bool watch_all_in_sync(struct watch *w)
 {
     struct watch_state s;
-    for (int32_t p = 0; p < w->options.partitions; p++) {
+    for (int32_t p = 0; p < w->options.topics->partitions; p++) {
         watch_state(w, p, &s);
-        if (!is_in_sync(w, &s))
+        if (!is_in_sync(w, &s) || !are_present(w, &s, topics_is_durable(w->options.topics, p)))
             return false;
     }
     return true;
@@ -289,7 +322,7 @@ bool watch_all_in_sync(struct watch *w)
 bool watch_is_in_sync_anywhere(struct watch *w, int broker)
 {
     struct watch_state s;
-    for (int32_t p = 0; p < w->options.partitions; p++) {
+    for (int32_t p = 0; p < w->options.topics->partitions; p++) {
         watch_state(w, p, &s);
         if (!s.is_known || contains(s.isr, s.isr_count, broker))
             return true;
@@ -308,7 +341,7 @@ static bool has_other_up(struct watch *w, const struct watch_state *s, int broke
 bool watch_has_others_in_sync(struct watch *w, int broker)
 {
     struct watch_state s;
-    for (int32_t p = 0; p < w->options.partitions; p++) {
+    for (int32_t p = 0; p < w->options.topics->partitions; p++) {
         watch_state(w, p, &s);
         if (!s.is_known || (contains(s.isr, s.isr_count, broker) && !has_other_up(w, &s, broker)))
             return false;

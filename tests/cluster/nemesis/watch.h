@@ -1,4 +1,4 @@
-/* What ZooKeeper says of the topic of a nemesis run, read again and again, directly and not through what the nemesis cuts:
+/* What ZooKeeper says of the topics of a nemesis run, read again and again, directly and not through what the nemesis cuts:
  * states of partitions, offsets of groups. Notes times without a leader and breaches of what may never be seen there.
  * A thread of its own; any thread may ask.
  */
@@ -6,6 +6,7 @@
 #define BROOK_TESTS_NEMESIS_WATCH_H
 
 #include "tests/cluster/nemesis/gaps.h"
+#include "tests/cluster/nemesis/topics.h"
 
 #include <stdio.h>
 
@@ -15,8 +16,8 @@
 
 struct watch_options {
     const char *connect;
-    const char *topic; /* must exist */
-    int32_t partitions;
+    const struct topics *topics; /* must exist; borrowed */
+    int brokers;
     const char *groups[WATCH_GROUPS_MAX];
     int groups_count;
     /* Whether the broker's process runs now: one that does not leads nothing, whatever the state says. Any thread. */
@@ -30,6 +31,7 @@ struct watch_state {
     int32_t leader;
     int32_t leader_epoch;
     int32_t isr[WATCH_REPLICAS_MAX];
+    int64_t isr_epochs[WATCH_REPLICAS_MAX];
     int isr_count;
     int32_t replicas[WATCH_REPLICAS_MAX]; /* first the preferred leader */
     int replicas_count;
@@ -46,7 +48,10 @@ bool watch_fresh(struct watch *w, int timeout_ms);
 void watch_state(struct watch *w, int32_t partition, struct watch_state *ret);
 /* -1: none is stored, or it could not be read yet. */
 int64_t watch_committed(struct watch *w, int group, int32_t partition);
-/* Every partition has a leader whose process runs, and all its replicas in sync, and processes that run. */
+/* The broker's process is started now: it is not well before it has registered anew. */
+void watch_started(struct watch *w, int broker);
+/* Every partition has a leader whose process runs, and all its replicas in sync, and processes that run: by what they are
+ * registered as now, not as they were before they died. */
 bool watch_all_in_sync(struct watch *w);
 /* Whether any state lists the broker as in sync; and whether all that do list another whose process runs. */
 bool watch_is_in_sync_anywhere(struct watch *w, int broker);

@@ -44,23 +44,25 @@ static bool wish(struct wishes *w, const char *path, const struct znode_wishes *
     return done;
 }
 
-bool wishes_elect(struct wishes *w, const char *topic, int32_t partitions)
+bool wishes_elect(struct wishes *w, const struct topics *topics)
 {
+    int32_t partitions = topics->partitions;
     struct znode_wish *list = calloc((size_t)partitions, sizeof *list);
     struct znode_wishes wishes = {list, (size_t)partitions};
     if (!list)
         abort();
     for (int32_t p = 0; p < partitions; p++)
-        list[p] = (struct znode_wish){.topic = (char *)(intptr_t)topic, .partition = p};
+        list[p] = (struct znode_wish){.topic = (char *)(intptr_t)topics_name(topics, p),
+                                      .partition = topics_number(topics, p)};
     bool done = wish(w, PATH_PREFERRED_ELECTION, &wishes, ZNODE_WISH_ELECT);
     free(list);
     return done;
 }
 
-bool wishes_move(struct wishes *w, const char *topic, int32_t partition, const int32_t *replicas, int32_t count)
+bool wishes_move(struct wishes *w, const struct topics *topics, int32_t partition, const int32_t *replicas, int32_t count)
 {
-    struct znode_wish one = {.topic = (char *)(intptr_t)topic,
-                             .partition = partition,
+    struct znode_wish one = {.topic = (char *)(intptr_t)topics_name(topics, partition),
+                             .partition = topics_number(topics, partition),
                              .replicas = {(int32_t *)(intptr_t)replicas, count}};
     struct znode_wishes wishes = {&one, 1};
     return wish(w, PATH_REASSIGN, &wishes, ZNODE_WISH_REASSIGN);

@@ -549,7 +549,7 @@ START_TEST(every_partition_is_served_in_turn)
             if (!p->records_bytes)
                 continue;
             pull.entries[pull.count] =
-                (struct raw_pull_entry){&x.t, p->partition, offsets[p->partition], 1 << 20, -1};
+                (struct raw_pull_entry){&x.t, p->partition, offsets[p->partition], 1 << 20, -1, -1};
             pull.count++;
         }
         ck_assert_uint_gt(at, 0);
@@ -595,6 +595,58 @@ START_TEST(epochs_of_leaders_are_compared)
     ck_assert_int_eq(status_of(raw_pull(&x.c, &pull)->partitions[0]), BROOK_E_UNKNOWN_EPOCH);
     pull.entries[0].current_epoch = 5;
     ck_assert_int_eq(status_of(raw_pull(&x.c, &pull)->partitions[0]), 0);
+    end(&x);
+}
+END_TEST
+
+static const Brook__PulledPartition *pull_after(struct case_ *x, int64_t offset, int32_t last_epoch, int32_t current_epoch)
+{
+    struct raw_pull pull;
+    raw_pull_init(&pull, &x->t, 0, offset);
+    pull.entries[0].last_epoch = last_epoch;
+    pull.entries[0].current_epoch = current_epoch;
+    return raw_pull(&x->c, &pull)->partitions[0];
+}
+
+static void expect_parted(struct case_ *x, int64_t offset, int32_t last_epoch, int32_t epoch, int64_t end)
+{
+    const Brook__PulledPartition *part = pull_after(x, offset, last_epoch, 5);
+    ck_assert_int_eq(status_of(part), BROOK_E_LOG_DIVERGED);
+    ck_assert_int_eq(part->diverged_epoch, epoch);
+    ck_assert_int_eq(part->diverged_at, end);
+    ck_assert_uint_eq(part->records_bytes, 0);
+}
+
+/* Four records of epoch 1, four of epoch 5. */
+START_TEST(a_consumer_that_has_read_another_log_is_told_where_they_part)
+{
+    struct case_ x;
+    begin(&x, 1);
+    for (int i = 0; i < 4; i++)
+        raw_produce(&x.writer, &x.t, 0, 10);
+    fake_cluster_set_leader(x.rig.cluster, "t", 0, FAKE_CLUSTER_BROKER, 5);
+    fake_cluster_settle(x.rig.cluster);
+    for (int i = 0; i < 4; i++)
+        raw_produce(&x.writer, &x.t, 0, 10);
+
+    ck_assert_int_eq(status_of(pull_after(&x, 3, 1, 5)), 0);
+    ck_assert_int_eq(status_of(pull_after(&x, 4, 1, 5)), 0);
+    ck_assert_int_eq(status_of(pull_after(&x, 5, 5, 5)), 0);
+    ck_assert_int_eq(status_of(pull_after(&x, 8, 5, 5)), 0);
+    ck_assert_int_eq(status_of(pull_after(&x, 5, -1, 5)), 0); /* it does not know */
+    ck_assert_int_eq(status_of(pull_after(&x, 0, 3, 5)), 0);  /* nothing is before that */
+    expect_parted(&x, 5, 1, 1, 4);  /* it has read more of epoch 1 than there is */
+    expect_parted(&x, 3, 5, 5, 8);
+    expect_parted(&x, 6, 3, 1, 4);
+    expect_parted(&x, 9, 5, 5, 8);  /* the log is shorter */
+    expect_parted(&x, 20, 7, 5, 8);
+    expect_parted(&x, 3, 0, -1, 0);
+    ck_assert_int_eq(status_of(pull_after(&x, 9, -1, 5)), BROOK_E_OFFSET_OUT_OF_RANGE);
+
+    fake_cluster_set_leader(x.rig.cluster, "t", 0, 2, 6);
+    ck_assert_int_eq(partition_follow(fake_cluster_partition(x.rig.cluster, "t", 0), 6), 0);
+    fake_cluster_settle(x.rig.cluster);
+    ck_assert_int_eq(status_of(pull_after(&x, 5, 1, 6)), BROOK_E_OFFSET_NOT_AVAILABLE); /* the leader may say more */
     end(&x);
 }
 END_TEST
@@ -778,7 +830,7 @@ START_TEST(a_session_misses_nothing_while_others_write)
             }
             at = stop;
             pull.entries[pull.count++] =
-                (struct raw_pull_entry){&x.t, p->partition, offsets[p->partition], 1 << 20, -1};
+                (struct raw_pull_entry){&x.t, p->partition, offsets[p->partition], 1 << 20, -1, -1};
         }
     }
     churn.stop = true;
@@ -804,6 +856,7 @@ SUITE_MAIN("broker/pull", SUITE_TEST(records_come_back_as_they_were_written),
            SUITE_TEST(the_oldest_session_makes_room_for_the_newest),
            SUITE_TEST(every_partition_is_served_in_turn),
            SUITE_TEST(a_parked_pull_hears_that_leading_has_ended), SUITE_TEST(epochs_of_leaders_are_compared),
+           SUITE_TEST(a_consumer_that_has_read_another_log_is_told_where_they_part),
            SUITE_TEST(a_follower_serves_consumers_below_its_mark_and_says_nothing_about_ranges),
            SUITE_TEST(half_a_follower_is_refused), SUITE_TEST(nonsense_in_a_pull_is_refused),
            SUITE_TEST(clients_that_leave_take_their_waiters_along),

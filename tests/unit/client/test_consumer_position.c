@@ -141,6 +141,20 @@ START_TEST(damage_is_told_every_time_and_the_position_stays)
 }
 END_TEST
 
+START_TEST(records_that_are_gone_are_told_and_the_position_goes_back)
+{
+    struct consumer_position p;
+    for (int policy = RESET_EARLIEST; policy <= RESET_NONE; policy++) {
+        position_start(&p, (enum reset_policy)policy, 50);
+        struct position_effects e = position_on_truncation(&p, 40);
+        ck_assert_int_eq(e.report, BROOK_E_LOG_DIVERGED);
+        ck_assert(!e.was_reset);
+        ck_assert_int_eq(p.offset, 40);
+        ck_assert_int_eq(p.phase, policy == RESET_NONE ? POSITION_STUCK : POSITION_KNOWN);
+    }
+}
+END_TEST
+
 START_TEST(pauses_grow_up_to_the_limit)
 {
     struct consumer_position p = at(RESET_EARLIEST, 50);
@@ -176,4 +190,5 @@ SUITE_MAIN("client/consumer_position", SUITE_TEST(a_number_is_known_at_once),
            SUITE_TEST(lasting_trouble_is_told_once_and_again_after_it_was_over),
            SUITE_TEST(an_unknown_topic_is_told_only_when_it_stays_unknown),
            SUITE_TEST(damage_is_told_every_time_and_the_position_stays),
+           SUITE_TEST(records_that_are_gone_are_told_and_the_position_goes_back),
            SUITE_TEST(pauses_grow_up_to_the_limit), SUITE_TEST(a_topic_made_anew_is_read_from_its_beginning))

@@ -1,3 +1,4 @@
+#include "client/consumer_epochs.h"
 #include "client/consumer_run.h"
 #include "proto/base/err.h"
 #include "proto/base/pool.h"
@@ -15,6 +16,7 @@ static struct run_reader reader;
 static struct record_run run;
 static uint8_t *log_data;
 static size_t log_bytes;
+static struct read_epochs epochs;
 
 static void setup(void)
 {
@@ -23,6 +25,7 @@ static void setup(void)
     reader =
         (struct run_reader){.codec = codec, .pool = pool, .expanded_bytes_max = 8 << 20, .check_crc = true};
     memset(&run, 0, sizeof run);
+    read_epochs_clear(&epochs);
     log_data = malloc(LOG_BYTES);
     log_bytes = 0;
 }
@@ -183,11 +186,11 @@ START_TEST(a_partial_batch_at_the_end_is_left_out)
         ck_assert_uint_eq(used, bytes);
         ck_assert_int_eq(next, 5);
         run_clear(&run);
-        run_measure(log_data, bytes, 0, 10, &extent);
+        run_measure(log_data, bytes, 0, 10, &epochs, &extent);
         ck_assert_uint_eq(extent.whole_bytes, first);
         ck_assert_int_eq(extent.next, 5);
         ck_assert_uint_eq(extent.needed_bytes, 0);
-        run_measure(log_data, bytes, 5, 10, &extent);
+        run_measure(log_data, bytes, 5, 10, &epochs, &extent);
         ck_assert_uint_eq(extent.skip_bytes, first);
         ck_assert_uint_eq(extent.whole_bytes, 0);
         if (bytes - first >= BATCH_HEADER_BYTES)
@@ -204,15 +207,15 @@ START_TEST(headers_that_make_no_sense_are_reported_not_followed)
     size_t first = log_bytes;
     uint8_t *second = put(5, 5, CODEC_NONE, 4);
     struct run_extent extent;
-    run_measure(log_data, log_bytes, 0, 5, &extent); /* at or above the high watermark */
+    run_measure(log_data, log_bytes, 0, 5, &epochs, &extent); /* at or above the high watermark */
     ck_assert(extent.is_bad);
     ck_assert_int_eq(extent.next, 5);
     batch_patch(second, 3, 0); /* goes back */
-    run_measure(log_data, log_bytes, 0, 100, &extent);
+    run_measure(log_data, log_bytes, 0, 100, &epochs, &extent);
     ck_assert(extent.is_bad);
     ck_assert_uint_eq(extent.whole_bytes, log_bytes);
     memset(second, 0, BATCH_HEADER_BYTES); /* a zero tail */
-    run_measure(log_data, log_bytes, 0, 100, &extent);
+    run_measure(log_data, log_bytes, 0, 100, &epochs, &extent);
     ck_assert(extent.is_bad);
     size_t used;
     int64_t next;
@@ -233,7 +236,7 @@ START_TEST(compacted_logs_have_gaps_and_empty_batches)
     ck_assert_int_eq(read_all(10, 100, &count), 25);
     ck_assert_int_eq(count, 5);
     struct run_extent extent;
-    run_measure(log_data, log_bytes, 10, 100, &extent);
+    run_measure(log_data, log_bytes, 10, 100, &epochs, &extent);
     ck_assert_int_eq(extent.next, 25);
     ck_assert(!extent.is_bad);
     teardown();

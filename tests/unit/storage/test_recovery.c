@@ -1,7 +1,9 @@
 #include "tests/support/faulty_io.h"
 #include "tests/unit/storage/fixture.h"
 
+#include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -341,6 +343,90 @@ START_TEST(a_torn_segment_with_an_empty_one_behind_it_is_the_end)
 }
 END_TEST
 
+static int is_segment(const struct dirent *e)
+{
+    return strlen(e->d_name) == 24 && strcmp(e->d_name + 20, ".log") == 0;
+}
+
+/* Of the n-th segment, from 0. */
+static int64_t segment_base(const char *path, int n)
+{
+    struct dirent **names;
+    int count = scandir(path, &names, is_segment, alphasort);
+    ck_assert_int_gt(count, n);
+    int64_t base = strtoll(names[n]->d_name, NULL, 10);
+    while (count > 0)
+        free(names[--count]);
+    free(names);
+    return base;
+}
+
+/* What a power cut leaves of a log that was not synced: names, and the bytes of some files. */
+static void leave_empty(const char *path, int64_t base)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%020lld.log", (long long)base);
+    fixture_store(path, name, "", 0);
+}
+
+START_TEST(behind_an_empty_segment_that_was_not_synced_nothing_counts)
+{
+    const char *path = fixture_log_path("lost-middle");
+    struct log_settings s = fixture_settings();
+    int64_t end = fill(path, 100);
+    struct log *log = fixture_open(path, &s, &fixture_clean);
+    size_t segments = log_segments_count(log);
+    ck_assert_int_eq(log_close(log), 0);
+    ck_assert_uint_gt(segments, 2);
+    int64_t base = segment_base(path, 1);
+    leave_empty(path, base);
+    struct log_recovery recovery;
+    log = fixture_open_reporting(path, &s, &fixture_unclean, &recovery);
+    ck_assert_int_gt(recovery.bytes_cut, 0);
+    ck_assert_int_eq(log_end_offset(log), base);
+    ck_assert_int_eq(fixture_count_files(path, ".log"), 2);
+    ck_assert_int_eq(fixture_read_all(log, 0, true), base);
+    ck_assert_int_eq(fixture_append(log, 1, T0, 10), base);
+    ck_assert_int_lt(log_end_offset(log), end);
+    ck_assert_int_eq(log_close(log), 0);
+}
+END_TEST
+
+START_TEST(two_empty_segments_are_the_end_at_the_first)
+{
+    const char *path = fixture_log_path("lost-both");
+    struct log_settings s = fixture_settings();
+    int64_t end = fill(path, 10);
+    leave_empty(path, end);
+    leave_empty(path, end + 7);
+    struct log *log = fixture_open(path, &s, &fixture_unclean);
+    ck_assert_int_eq(log_end_offset(log), end);
+    ck_assert_int_eq(fixture_append(log, 1, T0, 10), end);
+    ck_assert_int_eq(log_close(log), 0);
+}
+END_TEST
+
+START_TEST(what_is_known_to_be_safe_stays_behind_an_empty_segment)
+{
+    struct log_settings s = fixture_settings();
+    for (int known = 0; known < 2; known++) {
+        const char *path = fixture_log_path(known ? "kept-synced" : "kept-start");
+        int64_t end = fill(path, 100);
+        int64_t base = segment_base(path, 1), next = segment_base(path, 2);
+        leave_empty(path, base);
+        struct log_hint hint = fixture_unclean;
+        if (known)
+            hint.recovery_point = next;
+        else
+            hint.start_offset = next;
+        struct log *log = fixture_open(path, &s, &hint);
+        ck_assert_int_eq(log_end_offset(log), end);
+        ck_assert_int_eq(fixture_read_all(log, next, true), end - next);
+        ck_assert_int_eq(log_close(log), 0);
+    }
+}
+END_TEST
+
 START_TEST(a_torn_segment_with_good_ones_behind_it_is_damage)
 {
     const char *path = fixture_log_path("torn-middle");
@@ -494,6 +580,9 @@ SUITE_MAIN("storage/recovery", SUITE_TEST_SLOW(every_cut_leaves_the_whole_batche
            SUITE_TEST(only_what_lies_above_the_recovery_point_is_read),
            SUITE_TEST(a_recovery_point_beyond_the_log_is_not_believed),
            SUITE_TEST(a_torn_segment_with_an_empty_one_behind_it_is_the_end),
+           SUITE_TEST(behind_an_empty_segment_that_was_not_synced_nothing_counts),
+           SUITE_TEST(two_empty_segments_are_the_end_at_the_first),
+           SUITE_TEST(what_is_known_to_be_safe_stays_behind_an_empty_segment),
            SUITE_TEST(a_torn_segment_with_good_ones_behind_it_is_damage),
            SUITE_TEST(a_marker_that_lies_about_the_last_segment_is_found_out),
            SUITE_TEST(what_a_crash_left_behind_is_swept),

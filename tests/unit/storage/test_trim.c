@@ -2,12 +2,14 @@
 #include "broker/storage/data_dir.h"
 #include "broker/storage/log_state.h"
 #include "proto/base/cleanup.h"
+#include "tests/support/batches.h"
 #include "tests/support/faulty_io.h"
 #include "tests/unit/storage/fixture.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define RECORDS_IN_BATCH 5
 
@@ -230,10 +232,93 @@ START_TEST(a_raised_start_is_on_the_disk_at_once_and_does_not_go_back)
 }
 END_TEST
 
+/* Records `base` to `base` + 4 in one batch. */
+static int follow(struct log *log, int64_t base)
+{
+    struct log_batch b = batches_make(RECORDS_IN_BATCH, T0, 0, 10, 0);
+    batches_place(&b, base, 0);
+    int r = log_append_as_follower(log, &b, 1, T0, NULL);
+    batches_free(&b);
+    return r;
+}
+
+static void assert_inside(struct log *log, int64_t start, int64_t base)
+{
+    assert_begins(log, start);
+    ck_assert_int_eq(fixture_read_first(log, start).base_offset, base);
+    ck_assert_int_eq(log_end_offset(log), base + RECORDS_IN_BATCH);
+}
+
+START_TEST(a_follower_may_begin_inside_a_batch)
+{
+    struct log_settings s = small_segments();
+    const char *path = fixture_log_path("inside");
+    struct log *log = fixture_open(path, &s, &fixture_clean);
+    ck_assert_int_eq(log_start_over(log, 7, T0, NULL), 0);
+    ck_assert_int_eq(follow(log, 2), -BROOK_E_OFFSET_OUT_OF_RANGE); /* ends at the start */
+    ck_assert_int_eq(follow(log, 5), 0);
+    assert_inside(log, 7, 5);
+    ck_assert_int_eq(fixture_count_files(path, ".log"), 1);
+    ck_assert_int_eq(fixture_count_files(path, "00000000000000000005.log"), 1);
+    ck_assert_int_eq(follow(log, 8), -BROOK_E_OFFSET_OUT_OF_RANGE); /* only the first one may */
+    ck_assert_int_eq(follow(log, 10), 0);
+    ck_assert_int_eq(log_close(log), 0);
+
+    struct log_hint hint = fixture_unclean;
+    hint.start_offset = hint.recovery_point = 7;
+    log = fixture_open(path, &s, &hint);
+    ck_assert_int_eq(log_start_offset(log), 7);
+    ck_assert_int_eq(log_end_offset(log), 15);
+    ck_assert_int_eq(log_close(log), 0);
+}
+END_TEST
+
+START_TEST(a_torn_batch_around_the_start_is_taken_again)
+{
+    struct log_settings s = small_segments();
+    const char *path = fixture_log_path("inside-torn");
+    char file[PATH_MAX];
+    struct log *log = fixture_open(path, &s, &fixture_clean);
+    ck_assert_int_eq(log_start_over(log, 7, T0, NULL), 0);
+    ck_assert_int_eq(follow(log, 5), 0);
+    ck_assert_int_eq(log_close(log), 0);
+    fixture_path(file, path, "00000000000000000005.log");
+    ck_assert_int_eq(truncate(file, 70), 0);
+    struct log_hint hint = fixture_unclean;
+    hint.start_offset = hint.recovery_point = 7;
+    log = fixture_open(path, &s, &hint);
+    ck_assert_int_eq(log_start_offset(log), 7);
+    ck_assert_int_eq(log_end_offset(log), 7);
+    ck_assert_int_eq(follow(log, 5), 0);
+    assert_inside(log, 7, 5);
+    ck_assert_int_eq(log_close(log), 0);
+}
+END_TEST
+
+START_TEST(what_lies_below_the_start_is_not_in_the_way)
+{
+    struct log_settings s = small_segments();
+    const char *path = fixture_log_path("inside-behind");
+    struct log *log = filled(path, &s, 4);
+    ck_assert_int_eq(log_close(log), 0);
+    struct log_hint hint = fixture_unclean;
+    hint.start_offset = 27; /* of a log that was longer */
+    log = fixture_open(path, &s, &hint);
+    ck_assert_int_eq(log_end_offset(log), 27);
+    ck_assert_uint_gt(log_segments_count(log), 1);
+    ck_assert_int_eq(follow(log, 25), 0);
+    assert_inside(log, 27, 25);
+    ck_assert_uint_eq(log_segments_count(log), 1);
+    ck_assert_int_eq(log_close(log), 0);
+}
+END_TEST
+
 SUITE_MAIN("storage/trim", SUITE_TEST(every_offset_can_be_the_new_start),
            SUITE_TEST(more_than_everything_is_everything),
            SUITE_TEST(readers_at_the_end_see_what_comes_after_everything_is_gone),
            SUITE_TEST(the_names_that_stay_are_synced_before_others_go),
            SUITE_TEST(a_truncation_does_not_give_deleted_offsets_again),
            SUITE_TEST(after_a_crash_the_log_goes_on_behind_what_was_deleted),
-           SUITE_TEST(a_raised_start_is_on_the_disk_at_once_and_does_not_go_back))
+           SUITE_TEST(a_raised_start_is_on_the_disk_at_once_and_does_not_go_back),
+           SUITE_TEST(a_follower_may_begin_inside_a_batch), SUITE_TEST(a_torn_batch_around_the_start_is_taken_again),
+           SUITE_TEST(what_lies_below_the_start_is_not_in_the_way))
