@@ -98,7 +98,7 @@ struct znode_change {
         char *topic;
         int32_t *partitions;
         size_t partitions_count;
-    } *states; /* partition states */
+    } *states; /* partition states; to be encoded, a topic may come several times */
     size_t states_count;
     char **assigned; /* topic nodes alone: their settings and states are as they were */
     size_t assigned_count;

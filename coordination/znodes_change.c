@@ -41,16 +41,24 @@ static json_t *encode_topics(char *const *topics, size_t count)
     return array;
 }
 
+/* Behind those that the topic has already. */
+static int add_states(json_t *object, const struct znode_change_partitions *states)
+{
+    AUTO_JSON json_t *numbers = json_from_int32s(states->partitions, states->partitions_count);
+    json_t *before = json_object_get(object, states->topic);
+    if (!numbers)
+        return -1;
+    return before ? json_array_extend(before, numbers) : json_object_set(object, states->topic, numbers);
+}
+
 static json_t *encode_states(const struct znode_change *c)
 {
     json_t *object = json_object();
-    for (size_t i = 0; object && i < c->states_count; i++) {
-        json_t *numbers = json_from_int32s(c->states[i].partitions, c->states[i].partitions_count);
-        if (!numbers || json_object_set_new(object, c->states[i].topic, numbers) < 0) {
+    for (size_t i = 0; object && i < c->states_count; i++)
+        if (add_states(object, &c->states[i]) < 0) {
             json_decref(object);
             return NULL;
         }
-    }
     return object;
 }
 

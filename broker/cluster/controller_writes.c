@@ -224,7 +224,7 @@ static void chunk_done(void *arg, const struct coordinator_reply *reply)
 
 /* ---- writing ---------------------------------------------------------------------------------------- */
 
-/* The items' partitions by topic. They were added topic by topic, so equal names stand together. */
+/* The items' partitions by topic. They were added topic by topic, so equal names mostly stand together. */
 static int announce(struct controller_chunk *chunk, char *assigned)
 {
     struct znode_change_partitions states[CONTROLLER_STATES_PER_WRITE];
