@@ -106,7 +106,7 @@ struct znode_change {
         size_t partitions_count;
         struct topic_id topic_id;
         struct znode_quote *quotes; /* one per partition; NULL: the states have to be read */
-    } *states; /* partition states */
+    } *states; /* partition states; to be encoded, a topic may come several times */
     size_t states_count;
     char **assigned; /* topic nodes alone: their settings and states are as they were */
     size_t assigned_count;

@@ -224,7 +224,7 @@ static void chunk_done(void *arg, const struct coordinator_reply *reply)
 
 /* ---- writing ---------------------------------------------------------------------------------------- */
 
-/* The items' partitions by topic. They were added topic by topic, so equal names stand together. */
+/* The items' partitions by topic. They were added topic by topic, so equal names mostly stand together. */
 static int announce(struct controller_chunk *chunk, char *assigned)
 {
     struct znode_change_partitions states[CONTROLLER_STATES_PER_WRITE];
@@ -451,15 +451,13 @@ char *controller_encode_moved(const struct znode_topic *node, const int32_t *num
 
 struct mending {
     struct controller_driver *driver;
+    uint64_t term;
     size_t waiting;
     char topic[];
 };
 
-static void directory_made(void *arg, const struct coordinator_reply *reply)
+static void mended(struct mending *m)
 {
-    struct mending *m = arg;
-    if (--m->waiting)
-        return;
     struct image_topic *topic = image_find(m->driver->s.image, m->topic);
     if (topic) {
         topic->is_mending = false;
@@ -469,27 +467,53 @@ static void directory_made(void *arg, const struct coordinator_reply *reply)
     free(m);
 }
 
+static void directory_made(void *arg, const struct coordinator_reply *reply)
+{
+    struct mending *m = arg;
+    struct controller_driver *d = m->driver;
+    if (reply->err == -BROOK_E_BAD_VERSION && reply->failed_op == 0 && d->is_active && m->term == d->term)
+        d->s.outdated(d->s.arg);
+    if (--m->waiting == 0)
+        mended(m);
+}
+
+/* Only below the topic's node: one that was removed meanwhile does not come back as its own directories. */
+static void make_directory(struct mending *m, const char *path)
+{
+    const struct controller_driver *d = m->driver;
+    struct path topic;
+    struct coordinator_multi *multi = coordinator_multi_new();
+    if (!multi)
+        return; /* the states are refused once more */
+    coordinator_multi_check(multi, PATH_CONTROLLER_EPOCH, d->epoch_version);
+    coordinator_multi_check(multi, path_topic(&topic, m->topic), -1);
+    coordinator_multi_create(multi, path, NULL, 0, ZNODE_PERSISTENT);
+    m->waiting++;
+    coordinator_multi_send(d->s.coordinator, &multi,
+                           (struct coordinator_call){.inbox = d->s.inbox,
+                                                     .callback = directory_made,
+                                                     .arg = m,
+                                                     .generation = coordinator_generation(d->s.coordinator)});
+}
+
 /* Make what is missing, one by one, before the states are written without their directories. */
 void controller_mend(struct controller_driver *d, struct image_topic *topic)
 {
-    struct mending *m = calloc(1, sizeof *m + strlen(topic->name) + 1);
     struct path path;
-    if (!m || topic->is_mending) {
-        free(m);
+    if (topic->is_mending)
         return;
-    }
+    struct mending *m = calloc(1, sizeof *m + strlen(topic->name) + 1);
+    if (!m)
+        return;
     m->driver = d;
+    m->term = d->term;
     memcpy(m->topic, topic->name, strlen(topic->name) + 1);
     topic->is_mending = true;
-    m->waiting = 1;
-    for (int32_t i = 0; i < topic->node.partitions_count; i++) {
-        if (topic->partitions[i].version >= 0)
-            continue;
-        m->waiting++;
-        coordinator_create_path(
-            d->s.coordinator, path_partition(&path, topic->name, i), NULL, 0,
-            (struct coordinator_call){.inbox = d->s.inbox, .callback = directory_made, .arg = m});
-    }
-    directory_made(m, NULL);
+    make_directory(m, path_topic_brokers(&path, topic->name));
+    make_directory(m, path_partitions(&path, topic->name));
+    for (int32_t i = 0; i < topic->node.partitions_count; i++)
+        if (topic->partitions[i].version < 0)
+            make_directory(m, path_partition(&path, topic->name, i));
+    if (!m->waiting)
+        mended(m);
 }
-

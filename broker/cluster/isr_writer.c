@@ -256,7 +256,7 @@ static int add_change(struct isr_chunk *chunk, size_t at, struct coordinator_mul
     return 0;
 }
 
-/* Partitions of a topic mostly stand together: their names are written once then. */
+/* Partitions of a topic mostly stand together. */
 static int announce(const struct isr_chunk *chunk, struct coordinator_multi *multi)
 {
     struct znode_change_partitions named[ISR_STATES_PER_WRITE];

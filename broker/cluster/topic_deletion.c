@@ -29,11 +29,12 @@ struct deletion {
     char **groups;            /* whose offsets are to be emptied */
     size_t groups_count;
     size_t groups_next;
+    int32_t *numbers; /* partitions that the group before groups_next has offsets of */
+    size_t numbers_count;
+    size_t numbers_next;
     char **paths; /* below and with the topic's node, children first */
     size_t paths_count;
     size_t paths_next;
-    unsigned waiting;
-    int err;
     char name[];
 };
 
@@ -70,10 +71,10 @@ static void clear(struct deletion *d)
 {
     free_texts(&d->groups, &d->groups_count);
     free_texts(&d->paths, &d->paths_count);
-    d->groups_next = d->paths_next = 0;
+    free(TAKE(d->numbers));
+    d->groups_next = d->numbers_count = d->numbers_next = d->paths_next = 0;
     d->has_node = d->has_config = false;
     memset(&d->topic_id, 0, sizeof d->topic_id);
-    d->err = 0;
 }
 
 static void deletion_free(struct deletion *d)
@@ -260,36 +261,47 @@ static void list_tree(struct deletion *d)
 /* ---- offsets that groups stored --------------------------------------------------------------------- */
 
 static void next_group(struct deletion *d);
+static void empty_more(struct deletion *d);
 
-static void offset_answered(struct deletion *d, int err)
+static void offsets_emptied(void *arg, const struct coordinator_reply *reply)
 {
-    if (err && err != -BROOK_E_NO_NODE)
-        d->err = err;
-    if (--d->waiting)
-        return;
-    if (goes_on(d, d->err))
-        next_group(d);
+    struct deletion *d = arg;
+    if (check_epoch(d, reply) && goes_on(d, reply->err))
+        empty_more(d);
 }
 
-static void offset_emptied(void *arg, const struct coordinator_reply *reply)
+/* Fenced like all else: they may belong to a topic made since. */
+static void empty_more(struct deletion *d)
 {
-    offset_answered(arg, reply->err);
+    const char *group = d->groups[d->groups_next - 1];
+    struct path path;
+    if (d->numbers_next == d->numbers_count)
+        return next_group(d);
+    struct coordinator_multi *multi = fenced_multi(d);
+    if (!multi)
+        return end(d);
+    for (int i = 0; i < TOPIC_DELETION_NODES_PER_WRITE && d->numbers_next < d->numbers_count; i++)
+        coordinator_multi_set(multi, path_offset(&path, group, d->name, d->numbers[d->numbers_next++]), "", 0, -1);
+    send(d, &multi, offsets_emptied);
 }
 
 static void offsets_listed(void *arg, const struct coordinator_reply *reply)
 {
     struct deletion *d = arg;
-    const char *group = d->groups[d->groups_next - 1];
-    struct path path;
-    for (size_t i = 0; !reply->err && i < reply->children_count; i++) {
+    if (!goes_on(d, reply->err == -BROOK_E_NO_NODE ? 0 : reply->err))
+        return;
+    size_t count = reply->err ? 0 : reply->children_count;
+    free(d->numbers);
+    d->numbers_count = d->numbers_next = 0;
+    d->numbers = malloc((count + 1) * sizeof *d->numbers);
+    if (!d->numbers)
+        return end(d);
+    for (size_t i = 0; i < count; i++) {
         int32_t number = path_partition_number(reply->children[i]);
-        if (number < 0)
-            continue;
-        d->waiting++;
-        coordinator_set(d->all->s.coordinator, path_offset(&path, group, d->name, number), "", 0, -1,
-                        call_of(d, offset_emptied));
+        if (number >= 0)
+            d->numbers[d->numbers_count++] = number;
     }
-    offset_answered(d, reply->err);
+    empty_more(d);
 }
 
 static void next_group(struct deletion *d)
@@ -298,7 +310,6 @@ static void next_group(struct deletion *d)
     if (d->groups_next >= d->groups_count)
         return list_tree(d);
     const char *group = d->groups[d->groups_next++];
-    d->waiting = 1;
     coordinator_children(d->all->s.coordinator, path_group_offsets(&path, group, d->name),
                          call_of(d, offsets_listed));
 }

@@ -3,7 +3,8 @@
  * The intent is /admin/delete_topics/<T>, and it is the last thing that goes: whoever is controller finds it
  * and does all of this again, so every step may be repeated. First the offsets that groups stored are emptied
  * in place (their owners are left alone), then what is below the topic's node goes in chunks, then one multi
- * removes the node, the settings and the intent, leaves a tombstone with the topic id, and announces it. The
+ * removes the node, the settings and the intent, leaves a tombstone with the topic id, and announces it. Each write
+ * checks the controller's epoch and the intent, so one that comes late does nothing to a later topic of the name. The
  * cluster thread's alone.
  */
 #ifndef BROOK_CLUSTER_TOPIC_DELETION_H

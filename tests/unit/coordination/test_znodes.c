@@ -616,6 +616,26 @@ START_TEST(changes_and_configs_round_trip)
 }
 END_TEST
 
+/* Changes of several topics are gathered as they come. */
+START_TEST(a_topic_named_twice_in_a_notification_keeps_all_its_partitions)
+{
+    int32_t first[] = {0, 3}, other[] = {1}, second[] = {7};
+    struct znode_change_partitions states[] = {
+        {(char *)"c", first, 2}, {(char *)"d", other, 1}, {(char *)"c", second, 1}};
+    struct znode_change c = {.states = states, .states_count = 3}, back = {0};
+    char *text = znode_encode_change(&c);
+    ck_assert_int_eq(znode_decode_change(text, strlen(text), &back, &error), 0);
+    ck_assert_uint_eq(back.states_count, 2);
+    for (size_t i = 0; i < 2; i++) {
+        bool is_c = strcmp(back.states[i].topic, "c") == 0;
+        ck_assert_uint_eq(back.states[i].partitions_count, is_c ? 3 : 1);
+        ck_assert_int_eq(back.states[i].partitions[is_c ? 2 : 0], is_c ? 7 : 1);
+    }
+    free(text);
+    znode_change_done(&back);
+}
+END_TEST
+
 START_TEST(members_and_assignments_round_trip)
 {
     char *topics[] = {(char *)"orders.*"};
@@ -712,4 +732,5 @@ SUITE_MAIN("coordination/znodes", SUITE_TEST(samples_are_read),
            SUITE_TEST(brokers_round_trip), SUITE_TEST(topics_round_trip), SUITE_TEST(states_round_trip),
            SUITE_TEST(small_values_round_trip), SUITE_TEST(changes_and_configs_round_trip),
            SUITE_TEST(quoted_states_round_trip),
+           SUITE_TEST(a_topic_named_twice_in_a_notification_keeps_all_its_partitions),
            SUITE_TEST(members_and_assignments_round_trip))
