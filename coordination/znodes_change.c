@@ -62,6 +62,7 @@ static json_t *encode_states(const struct znode_change *c)
             json_decref(object);
             return NULL;
         }
+    }
     return object;
 }
 

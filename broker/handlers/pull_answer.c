@@ -1,6 +1,7 @@
 #include "broker/handlers/pull_answer.h"
 
 #include "broker/partition/partition.h"
+#include "broker/replication/epoch_history.h"
 #include "broker/replication/replica.h"
 
 #include <inttypes.h>
@@ -230,14 +231,30 @@ static int take_note(struct pull_entry *e, const struct view_topic *topic, const
 
 /* ---- consumers ----------------------------------------------------------------------------------------- */
 
+struct consumer_question {
+    int64_t offset;
+    int32_t last_epoch;
+    int32_t before;       /* of the record before the offset, here */
+    struct epoch_end end; /* of the consumer's epoch, here */
+};
+
+static void ask_history(void *arg, const struct epochs *epochs, int64_t start_offset, int64_t end_offset)
+{
+    struct consumer_question *q = arg;
+    struct epoch_history history = {epochs->entries, epochs->count, start_offset, end_offset};
+    q->before = epoch_history_before(&history, q->offset);
+    q->end = epoch_history_end(&history, q->last_epoch);
+}
+
 /* Whether the log is what the consumer has read so far, by the epoch of its last record: looked at once for each time
  * that it says where it stands. A log that does not know the epoch says nothing. */
 static bool has_diverged(struct pull_entry *e, struct log *log, const struct partition_marks *marks)
 {
     if (e->session->replica_id >= 0 || e->is_noted || e->last_epoch < 0 || e->offset < marks->log_start)
         return false;
-    int32_t epoch = log_epoch_before(log, e->offset);
-    e->is_noted = e->offset <= marks->log_end && (epoch < 0 || epoch == e->last_epoch);
+    struct consumer_question q = {.offset = e->offset, .last_epoch = e->last_epoch};
+    log_look_at_epochs(log, ask_history, &q);
+    e->is_noted = e->offset <= marks->log_end && (q.before < 0 || q.before == e->last_epoch);
     return !e->is_noted;
 }
 
@@ -246,21 +263,20 @@ static void say_diverged(struct answer *a, struct pull_entry *e, const struct vi
                          const struct partition_marks *marks)
 {
     struct brook_error error;
-    int32_t epoch;
-    int64_t end;
+    struct consumer_question q = {.offset = e->offset, .last_epoch = e->last_epoch};
     if (marks->is_follower) {
         say_not_here(topic, e, marks, &error);
         add_error(a, e, &error, marks);
         return;
     }
-    log_epoch_end(log, e->last_epoch, &epoch, &end);
+    log_look_at_epochs(log, ask_history, &q);
     brook_error_set(&error, BROOK_E_LOG_DIVERGED,
                     "partition %s/%d: the record before offset %" PRId64 " was of epoch %d; of those up to it the log ends at "
-                    "%" PRId64, topic->name, e->key.partition, e->offset, e->last_epoch, end < 0 ? marks->log_start : end);
+                    "%" PRId64, topic->name, e->key.partition, e->offset, e->last_epoch, q.end.end);
     Brook__PulledPartition *part = add_error(a, e, &error, marks);
     part->has_diverged_at = part->has_diverged_epoch = true;
-    part->diverged_epoch = epoch;
-    part->diverged_at = end < 0 ? marks->log_start : end;
+    part->diverged_epoch = q.end.epoch;
+    part->diverged_at = q.end.end;
 }
 
 static void refresh(struct pull_entry *e, struct partition *p, struct replica *replica)
