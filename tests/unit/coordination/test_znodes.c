@@ -621,7 +621,9 @@ START_TEST(a_topic_named_twice_in_a_notification_keeps_all_its_partitions)
 {
     int32_t first[] = {0, 3}, other[] = {1}, second[] = {7};
     struct znode_change_partitions states[] = {
-        {(char *)"c", first, 2}, {(char *)"d", other, 1}, {(char *)"c", second, 1}};
+        {.topic = (char *)"c", .partitions = first, .partitions_count = 2},
+        {.topic = (char *)"d", .partitions = other, .partitions_count = 1},
+        {.topic = (char *)"c", .partitions = second, .partitions_count = 1}};
     struct znode_change c = {.states = states, .states_count = 3}, back = {0};
     char *text = znode_encode_change(&c);
     ck_assert_int_eq(znode_decode_change(text, strlen(text), &back, &error), 0);
