@@ -1,9 +1,9 @@
 /* Where the next pull of one partition begins, and what to do when that can not be found out.
  *
- * Only two facts make a position jump as auto.offset.reset says: "no offset is stored", and "out of range"
- * said by the partition's leader. A third one, that the log has been cut, lets it go back to where. Everything else leaves the position where it is and tries again, later and
- * later. Pure: time is an argument (ms of any one clock), I/O and logging are the caller's.
- */
+ * Only two facts make a position jump as auto.offset.reset says: "no offset is stored", and "out of range" said by
+ * the partition's leader. A third one, that the log has been cut, lets it go back to where. Everything else leaves
+ * the position where it is and tries again, later and later. Pure: time is an argument (ms of any one clock), I/O and
+ * logging are the caller's. */
 #ifndef BROOK_CLIENT_CONSUMER_POSITION_H
 #define BROOK_CLIENT_CONSUMER_POSITION_H
 
@@ -61,8 +61,8 @@ void position_on_records(struct consumer_position *p, int64_t next);
  * epoch. */
 struct position_effects position_on_pull_error(struct consumer_position *p, int code, bool by_leader,
                                                int64_t now_ms);
-/* The records from `offset` on that were given out are gone from the log: that is reported in any case, and with reset=none
- * the position is stuck there. */
+/* The records from `offset` on that were given out are gone from the log: that is reported in any case, and with
+ * reset=none the position is stuck there. */
 struct position_effects position_on_truncation(struct consumer_position *p, int64_t offset);
 /* What was pulled is damaged from `offset` on. */
 struct position_effects position_on_damage(struct consumer_position *p, int code, int64_t offset,

@@ -273,7 +273,8 @@ static void take_records(struct consumer_fetcher *f, struct consumer_partition *
 }
 
 /* The log is not what was read of it. */
-static void take_divergence(struct consumer_fetcher *f, struct consumer_partition *p, const Brook__PulledPartition *pulled)
+static void take_divergence(struct consumer_fetcher *f, struct consumer_partition *p,
+                            const Brook__PulledPartition *pulled)
 {
     int64_t before = p->delivered;
     struct position_effects effects = set_truncate(f->set, p, pulled->diverged_epoch, pulled->diverged_at);

@@ -127,7 +127,8 @@ static int take_partition_event(struct consumer_set *set, struct brook_error *er
                                ret_place->topic, ret_place->partition, (long long)ret_place->offset,
                                (long long)p->range_first, (long long)p->range_end);
     if (code == BROOK_E_LOG_DIVERGED)
-        return brook_error_set(error, code, "partition %s/%d: records from offset %lld on that were read are gone from the log",
+        return brook_error_set(error, code,
+                               "partition %s/%d: records from offset %lld on that were read are gone from the log",
                                ret_place->topic, ret_place->partition, (long long)ret_place->offset);
     return brook_error_set(error, code, "partition %s/%d at offset %lld: %s", ret_place->topic,
                            ret_place->partition, (long long)ret_place->offset, brook_error_text(code));

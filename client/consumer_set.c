@@ -350,7 +350,8 @@ struct position_effects set_topic_anew(struct consumer_set *set, struct consumer
     return effects;
 }
 
-struct position_effects set_truncate(struct consumer_set *set, struct consumer_partition *p, int32_t epoch, int64_t end)
+struct position_effects set_truncate(struct consumer_set *set, struct consumer_partition *p, int32_t epoch,
+                                     int64_t end)
 {
     struct position_effects effects = {0};
     int64_t at = read_epochs_cut(&p->epochs, p->position.offset, epoch, end);

@@ -224,9 +224,11 @@ void set_seek(struct consumer_set *set, struct consumer_partition *p, int64_t of
 void set_pause(struct consumer_set *set, struct consumer_partition *p, bool is_paused);
 /* The topic was made anew. Returns what position.h wants done. */
 struct position_effects set_topic_anew(struct consumer_set *set, struct consumer_partition *p);
-/* The partition's log is not what was read of it (consumer_epochs.h: `epoch`, `end`). What was fetched is void; if records
- * that were handed out are gone, it goes on where they were, or not at all with reset=none, and that is reported. */
-struct position_effects set_truncate(struct consumer_set *set, struct consumer_partition *p, int32_t epoch, int64_t end);
+/* The partition's log is not what was read of it (consumer_epochs.h: `epoch`, `end`). What was fetched is void; if
+ * records that were handed out are gone, it goes on where they were, or not at all with reset=none, and that is
+ * reported. */
+struct position_effects set_truncate(struct consumer_set *set, struct consumer_partition *p, int32_t epoch,
+                                     int64_t end);
 /* A position was found out: delivery starts there. */
 void set_start_at(struct consumer_set *set, struct consumer_partition *p, int64_t offset);
 /* What was fetched or asked for is void, though the position may be the same. */

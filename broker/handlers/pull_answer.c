@@ -271,8 +271,9 @@ static void say_diverged(struct answer *a, struct pull_entry *e, const struct vi
     }
     log_look_at_epochs(log, ask_history, &q);
     brook_error_set(&error, BROOK_E_LOG_DIVERGED,
-                    "partition %s/%d: the record before offset %" PRId64 " was of epoch %d; of those up to it the log ends at "
-                    "%" PRId64, topic->name, e->key.partition, e->offset, e->last_epoch, q.end.end);
+                    "partition %s/%d: the record before offset %" PRId64 " was of epoch %d; of those up to it the log "
+                    "ends at %" PRId64,
+                    topic->name, e->key.partition, e->offset, e->last_epoch, q.end.end);
     Brook__PulledPartition *part = add_error(a, e, &error, marks);
     part->has_diverged_at = part->has_diverged_epoch = true;
     part->diverged_epoch = q.end.epoch;

@@ -130,8 +130,8 @@ static void free_woken(struct partition_waiter *waiter)
     free(CONTAINER_OF(waiter, struct pull_entry, waiter));
 }
 
-/* A waiter that was posted comes round for certain, but perhaps it is still in the hands of the thread that posts it: only
- * when it runs here has everybody let go of it. */
+/* A waiter that was posted comes round for certain, but perhaps it is still in the hands of the thread that posts it:
+ * only when it runs here has everybody let go of it. */
 static void entry_free(struct pull_entry *e)
 {
     struct pull_session *s = e->session;

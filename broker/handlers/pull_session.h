@@ -32,8 +32,8 @@ struct pull_entry {
     int64_t offset;
     int32_t current_epoch;
     uint32_t bytes_max;
-    /* Epoch of the record before `offset`, -1: not known; of a follower's how far its log is safe; and whether that was told
-     * to the partition (of a consumer's: whether the epoch fits its log). */
+    /* Epoch of the record before `offset`, -1: not known; of a follower's how far its log is safe; and whether that
+     * was told to the partition (of a consumer's: whether the epoch fits its log). */
     int32_t last_epoch;
     int64_t safe_end;
     int32_t reached_epoch;

@@ -208,9 +208,9 @@ struct partition_waiter {
 bool partition_wait(struct partition *p, struct partition_waiter *w);
 /* A follower's: whether consumers wait here, or have since it was asked last. */
 bool partition_has_readers(struct partition *p);
-/* Own loop. After this `wake` does not run any more (it is set to NULL). While `posted` is true the waiter's
- * item lies in the inbox all the same, or another thread is about to put it there: its memory must stay, unused, until the
- * inbox has run it (`posted` is false then). Who waits for that sets `wake` anew. An item of one's own posted behind it
- * does not tell: it may come in front. */
+/* Own loop. After this `wake` does not run any more (it is set to NULL). While `posted` is true the waiter's item
+ * lies in the inbox all the same, or another thread is about to put it there: its memory must stay, unused, until the
+ * inbox has run it (`posted` is false then). Who waits for that sets `wake` anew. An item of one's own posted behind
+ * it does not tell: it may come in front. */
 void partition_unwait(struct partition *p, struct partition_waiter *w);
 #endif

@@ -141,8 +141,9 @@ int log_judge(struct log *log, struct log_batch *batches, size_t count, int64_t 
               struct log_judgement *ret_judgement, struct brook_error *error);
 void log_judge_end(struct log *log);
 
-/* [writer] Append batches that carry their offsets (rising, each base >= the end), as a follower has to. A log without a
- * record may begin with a batch that begins below its start and goes beyond it: records are deleted inside batches, too. */
+/* [writer] Append batches that carry their offsets (rising, each base >= the end), as a follower has to. A log
+ * without a record may begin with a batch that begins below its start and goes beyond it: records are deleted inside
+ * batches, too. */
 int log_append_as_follower(struct log *log, struct log_batch *batches, size_t count, int64_t now_ms,
                            struct brook_error *error);
 

@@ -203,8 +203,8 @@ static bool covers_start(const struct log *log, const struct batch_header *h)
            batch_last_offset(h) >= log->end_offset;
 }
 
-/* Its records below the start are nobody's; the segment has to be named by the first of them all the same. What lies below
- * the start is of no use to anybody, and not behind it. */
+/* Its records below the start are nobody's; the segment has to be named by the first of them all the same. What lies
+ * below the start is of no use to anybody, and not behind it. */
 static int begin_inside(struct log *log, int64_t base_offset, int64_t now_ms, struct brook_error *error)
 {
     int r = log_drop_oldest(log, log->segments_count - 1, now_ms, error);

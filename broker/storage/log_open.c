@@ -93,9 +93,9 @@ static int drop_behind(struct opening *o, size_t place)
     return 0;
 }
 
-/* Only the last may be empty. Names outlive what was written to their files: where the power went, an empty segment had
- * records that were never synced, and so were none behind it. Going on behind would leave a hole that nobody can see, since
- * offsets may be missing. */
+/* Only the last may be empty. Names outlive what was written to their files: where the power went, an empty segment
+ * had records that were never synced, and so were none behind it. Going on behind would leave a hole that nobody can
+ * see, since offsets may be missing. */
 static int settle_empty(struct opening *o)
 {
     struct log *log = o->log;
@@ -265,7 +265,8 @@ static bool is_rot(const struct opening *o, const struct recovery_scan *scan)
 {
     uint8_t base[8];
     /* A log that begins inside its first batch had nothing below its start to sync. */
-    if (scan->verdict != RECOVERY_TORN || scan->next_offset >= o->durable_below || o->durable_below <= o->hint.start_offset ||
+    if (scan->verdict != RECOVERY_TORN || scan->next_offset >= o->durable_below ||
+        o->durable_below <= o->hint.start_offset ||
         file_read(scan->fd, base, sizeof base, scan->valid_bytes) != (ssize_t)sizeof base)
         return false;
     int64_t offset = (int64_t)be64_read(base);

@@ -1,5 +1,5 @@
-/* What clients see of elections: "latest" before a new leader knows how far the records are safe, and logs that an unclean
- * election has cut, read by consumers that have read more of them. */
+/* What clients see of elections: "latest" before a new leader knows how far the records are safe, and logs that an
+ * unclean election has cut, read by consumers that have read more of them. */
 #include "tests/cluster/replicated.h"
 #include "tests/support/raw_client.h"
 
@@ -109,7 +109,8 @@ static void *ask_latest(void *arg)
     return NULL;
 }
 
-/* The follower that comes next has records that the other one, which hangs, has not: nobody can say yet that they stay. */
+/* The follower that comes next has records that the other one, which hangs, has not: nobody can say yet that they
+ * stay. */
 START_TEST(latest_waits_until_a_new_leader_knows)
 {
     static const char *const settings[] = {"replica.lag.time.max.ms=60000", NULL};
@@ -165,8 +166,8 @@ static brook_consumer *start_reader(struct replicated *r, const char *reset, int
     return consumer;
 }
 
-/* Poll until records come or something is said; errors that pass by themselves are waited out by the library. Returns the
- * code, with the place that was named; of records the offset behind them. `first`: what they have to begin with. */
+/* Poll until records come or something is said; errors that pass by themselves are waited out by the library. Returns
+ * the code, with the place that was named; of records the offset behind them. `first`: what they have to begin with. */
 static int poll_once(brook_consumer *c, int64_t first, int64_t *ret_offset, int64_t *ret_number)
 {
     struct brook_error error = {0};
@@ -211,7 +212,8 @@ static void expect(brook_consumer *c, int code, int64_t offset)
     ck_assert_int_eq(at, offset);
 }
 
-/* Offsets 50 to 99 were acknowledged and read, and are lost with the broker that had them; the other one, without them, leads. */
+/* Offsets 50 to 99 were acknowledged and read, and are lost with the broker that had them; the other one, without
+ * them, leads. */
 static void lose_records(struct replicated *r, int32_t leader, int32_t stale)
 {
     brokers_kill(r->b, leader);
@@ -234,7 +236,8 @@ START_TEST(consumers_are_told_what_an_unclean_election_has_cut)
     replicated_wait_isr(r, last);
     replicated_send(r, 50);
     replicated_flush(r);
-    brook_consumer *follows = start_reader(r, "latest", 0), *strict = start_reader(r, "none", 0), *rests = start_reader(r, "none", 0);
+    brook_consumer *follows = start_reader(r, "latest", 0), *strict = start_reader(r, "none", 0);
+    brook_consumer *rests = start_reader(r, "none", 0);
     ck_assert_int_eq(read_on(follows, 0, 100), 99);
     ck_assert_int_eq(read_on(strict, 0, 100), 99);
     ck_assert_int_eq(read_on(rests, 0, 100), 99);

@@ -1,6 +1,6 @@
-/* Power cuts of real brokers: each data directory is a file system of its own that is shut down as it is (power_disk.h), so
- * no page cache survives. What durability=fsync promises when the power of all goes at once, and what durability=replicated
- * does as long as one in sync keeps running. */
+/* Power cuts of real brokers: each data directory is a file system of its own that is shut down as it is
+ * (power_disk.h), so no page cache survives. What durability=fsync promises when the power of all goes at once, and
+ * what durability=replicated does as long as one in sync keeps running. */
 #include "tests/cluster/replicated.h"
 #include "tests/support/power_disk.h"
 

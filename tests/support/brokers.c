@@ -363,8 +363,8 @@ void member_start(struct brokers *b, struct member *m, const char *name, const c
     member_start_with(b, m, name, group, &topic, 1, "%p %o %v\\n", settings);
 }
 
-void member_start_with(struct brokers *b, struct member *m, const char *name, const char *group, const char *const *topics,
-                       int topics_count, const char *format, const char *const *settings)
+void member_start_with(struct brokers *b, struct member *m, const char *name, const char *group,
+                       const char *const *topics, int topics_count, const char *format, const char *const *settings)
 {
     char program[PATH_MAX], assignments[16][128];
     snprintf(program, sizeof program, "%s/client/cli/brook", build_directory());

@@ -68,8 +68,8 @@ pid_t brokers_pid(const struct brokers *b, int id);
 void brokers_signal(struct brokers *b, int id, int signal_number);
 /* SIGKILL and reap. */
 void brokers_kill(struct brokers *b, int id);
-/* The power of their hosts is cut at the same moment: SIGKILL, and of their data what was not synced is gone. They do not run
- * then; those that did not run before lose what they left unsynced. Needs has_power_disks. */
+/* The power of their hosts is cut at the same moment: SIGKILL, and of their data what was not synced is gone. They do
+ * not run then; those that did not run before lose what they left unsynced. Needs has_power_disks. */
 void brokers_cut_power(struct brokers *b, const int *ids, int count);
 /* What a broker that does not run had on its disk goes. */
 void brokers_empty_disk(struct brokers *b, int id);
@@ -102,8 +102,8 @@ struct member {
 void member_start(struct brokers *b, struct member *m, const char *name, const char *group, const char *topic,
                   const char *const *settings);
 /* Of up to 8 topics; its lines are of the form `format`, of `brook consume`. */
-void member_start_with(struct brokers *b, struct member *m, const char *name, const char *group, const char *const *topics,
-                       int topics_count, const char *format, const char *const *settings);
+void member_start_with(struct brokers *b, struct member *m, const char *name, const char *group,
+                       const char *const *topics, int topics_count, const char *format, const char *const *settings);
 /* Lines in the output file so far. */
 int64_t member_lines(const struct member *m);
 /* SIGTERM and reap; returns the exit code. */

@@ -38,7 +38,8 @@ static void give_up(const char *what, const char *directory)
     abort();
 }
 
-/* Nothing is written that was not asked for: no commit of the journal by the clock, no data because a file was renamed. */
+/* Nothing is written that was not asked for: no commit of the journal by the clock, no data because a file was
+ * renamed. */
 static bool attach(const char *directory)
 {
     return run("mount -t ext4 -o loop,commit=300,noauto_da_alloc '%s.img' '%s'", directory, directory);
@@ -53,7 +54,8 @@ static bool make(const char *directory)
     if (fd >= 0)
         close(fd);
     return is_made && (mkdir(directory, 0755) == 0 || errno == EEXIST) &&
-           run("mkfs.ext4 -q -F -m 0 -E lazy_itable_init=1,lazy_journal_init=1 -J size=8 '%s'", image) && attach(directory);
+           run("mkfs.ext4 -q -F -m 0 -E lazy_itable_init=1,lazy_journal_init=1 -J size=8 '%s'", image) &&
+           attach(directory);
 }
 
 /* Whoever was killed a moment ago may still be on its way out. */
@@ -91,7 +93,9 @@ static const char *try_one(const char *directory)
         detach(path);
     rmdir(path);
     unlink(image);
-    return !is_made ? "a file system in a file can not be made or mounted" : !is_down ? "ext4 can not be shut down" : NULL;
+    if (!is_made)
+        return "a file system in a file can not be made or mounted";
+    return is_down ? NULL : "ext4 can not be shut down";
 }
 
 const char *power_disks_begin(const char *directory)

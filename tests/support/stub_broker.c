@@ -514,8 +514,8 @@ static int32_t batch_epoch(const struct batch *b)
     return h.leader_epoch;
 }
 
-/* Whether the record before `offset` is of another epoch than the reader says, or not there. Then also the newest epoch up
- * to that one, and where it ends. */
+/* Whether the record before `offset` is of another epoch than the reader says, or not there. Then also the newest
+ * epoch up to that one, and where it ends. */
 static bool has_diverged(const struct partition *p, int64_t offset, int32_t last_epoch, Brook__PulledPartition *pulled)
 {
     int32_t before = -1;

@@ -9,8 +9,8 @@
  * By itself the stub answers Hello, Metadata, InitProducer, Produce (checks and keeps batches; of idempotent producers
  * each once and in sequence, by the broker's own rules), ListOffsets and Pull
  * (without waiting longer than asked, without sessions; a last_epoch that does not fit is LOG_DIVERGED) for the
- * partitions that the broker leads; anything else is UNSUPPORTED. The function runs on the broker's thread, one request at a time per broker. All
- * functions: any thread.
+ * partitions that the broker leads; anything else is UNSUPPORTED. The function runs on the broker's thread, one
+ * request at a time per broker. All functions: any thread.
  */
 #ifndef BROOK_TESTS_STUB_BROKER_H
 #define BROOK_TESTS_STUB_BROKER_H
@@ -57,8 +57,8 @@ void stub_cluster_remove_topic(struct stub_cluster *cluster, const char *topic);
 /* -1: nobody. The epoch rises by one. */
 void stub_cluster_set_leader(struct stub_cluster *cluster, const char *topic, int32_t partition,
                              int32_t broker_id);
-/* The records from `end` (where a batch begins) on are gone, as after an election of a replica that did not have them: the
- * epoch rises by one. */
+/* The records from `end` (where a batch begins) on are gone, as after an election of a replica that did not have
+ * them: the epoch rises by one. */
 void stub_cluster_cut(struct stub_cluster *cluster, const char *topic, int32_t partition, int64_t end);
 /* End all connections; refuse new ones until stub_cluster_start_broker(). */
 void stub_cluster_stop_broker(struct stub_cluster *cluster, int32_t broker_id);

@@ -71,18 +71,18 @@ int brook_consumer_unsubscribe(brook_consumer *consumer, struct brook_error *err
 int brook_consumer_assign(brook_consumer *consumer, const struct brook_position *positions, size_t count,
                           struct brook_error *error);
 
-/* The next batch; wait up to `timeout_ms` (-1: as long as it takes). Runs rebalance callbacks.
- * Returns 0 and *ret_batch, which the caller must release; -BROOK_E_AGAIN: nothing came in time; else an event that
- * belongs to the partition named in the sentence (and in *ret_position, if wanted): -BROOK_E_CORRUPT_BATCH,
- * -BROOK_E_OFFSET_OUT_OF_RANGE (auto.offset.reset=none), -BROOK_E_NO_OFFSET, -BROOK_E_UNKNOWN_TOPIC, ... It is reported
- * once per occurrence; other partitions go on; seek past the place to skip it.
+/* The next batch; wait up to `timeout_ms` (-1: as long as it takes). Runs rebalance callbacks. Returns 0 and
+ * *ret_batch, which the caller must release; -BROOK_E_AGAIN: nothing came in time; else an event that belongs to the
+ * partition named in the sentence (and in *ret_position, if wanted): -BROOK_E_CORRUPT_BATCH,
+ * -BROOK_E_OFFSET_OUT_OF_RANGE (auto.offset.reset=none), -BROOK_E_NO_OFFSET, -BROOK_E_UNKNOWN_TOPIC, ... It is
+ * reported once per occurrence; other partitions go on; seek past the place to skip it.
  *
- * -BROOK_E_LOG_DIVERGED: records that this consumer was given are gone from the log, from the named offset on, and others
- * take their places. That happens where a replica without them was elected (unclean.leader.election.enable) or where all
- * replicas lost what they had not synced. It is found by the leader epochs of the records that were read since assign,
- * subscribe or seek, before the first record is given out that does not belong behind them; a stored offset carries no
- * epoch. With auto.offset.reset=none the partition then waits for a seek, else it goes on at the named offset. What is
- * still out of it counts for nothing. */
+ * -BROOK_E_LOG_DIVERGED: records that this consumer was given are gone from the log, from the named offset on, and
+ * others take their places. That happens where a replica without them was elected (unclean.leader.election.enable) or
+ * where all replicas lost what they had not synced. It is found by the leader epochs of the records that were read
+ * since assign, subscribe or seek, before the first record is given out that does not belong behind them; a stored
+ * offset carries no epoch. With auto.offset.reset=none the partition then waits for a seek, else it goes on at the
+ * named offset. What is still out of it counts for nothing. */
 int brook_consumer_poll(brook_consumer *consumer, int timeout_ms, brook_batch **ret_batch,
                         struct brook_error *error);
 /* The partition and offset that the last error of poll was about (same thread). Topic NULL: none. */

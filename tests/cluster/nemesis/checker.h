@@ -43,10 +43,11 @@ struct checker *checker_new(int32_t partitions);
 void checker_free(struct checker *c);
 
 void checker_log(struct checker *c, struct trail_entry entry);
-/* Where a partition's log begins at the end, below which offset the deletion of its records was asked for, and up to where
- * that was confirmed; 0: never. */
+/* Where a partition's log begins at the end, below which offset the deletion of its records was asked for, and up to
+ * where that was confirmed; 0: never. */
 void checker_start(struct checker *c, int32_t partition, int64_t start, int64_t asked, int64_t confirmed);
-/* An offset below 0: it was not told, as for a repeated batch that the broker remembers vaguely. The record must be there. */
+/* An offset below 0: it was not told, as for a repeated batch that the broker remembers vaguely. The record must be
+ * there. */
 void checker_acknowledged(struct checker *c, const struct trail *trail);
 /* One that reads every partition from its first record, alone. */
 void checker_reader(struct checker *c, const struct trail *trail);

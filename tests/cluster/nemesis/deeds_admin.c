@@ -11,7 +11,7 @@
 #define SLOW_BYTES_PER_S 200000
 #define LIFT_PAUSE_MS 500
 
-/* ---- moves --------------------------------------------------------------------------------------------------------- */
+/* ---- moves ------------------------------------------------------------------------------------------------------ */
 
 void deeds_move(struct world *w, const struct fault *f)
 {
@@ -54,7 +54,7 @@ void deeds_lift_throttle(struct world *w)
         w->lift_at_ms = clock_boot_ms() + LIFT_PAUSE_MS;
 }
 
-/* ---- deletions ------------------------------------------------------------------------------------------------------ */
+/* ---- deletions -------------------------------------------------------------------------------------------------- */
 
 /* What all readers and groups are done with may go; who is cut off reads on behind it. */
 static int64_t read_by_all(struct world *w, int32_t partition)

@@ -37,7 +37,8 @@ void group_member_start(struct group *g, int member)
     struct life *life = &g->lives[g->lives_count];
     *life = (struct life){0};
     snprintf(name, sizeof name, "%.20s-%zu", g->name, g->lives_count);
-    member_start_with(g->brokers, &life->member, name, g->name, g->topics->names, g->topics->count, "%t %p %o %v\\n", settings);
+    member_start_with(g->brokers, &life->member, name, g->name, g->topics->names, g->topics->count, "%t %p %o %v\\n",
+                      settings);
     g->at[member] = g->lives_count++;
 }
 

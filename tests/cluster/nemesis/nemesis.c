@@ -96,7 +96,8 @@ static void create_topic(struct world *w, int topic)
     char min_insync[16];
     struct brook_error error = {0};
     snprintf(min_insync, sizeof min_insync, "%d", w->options->replicas > 1 ? w->options->replicas - 1 : 1);
-    const struct brook_setting settings[] = {{"min.insync.replicas", min_insync}, {"durability", w->topics.durability[topic]}};
+    const struct brook_setting settings[] = {{"min.insync.replicas", min_insync},
+                                             {"durability", w->topics.durability[topic]}};
     int e = brook_admin_create_topic(w->admin, w->topics.names[topic], topics_partitions(&w->topics, topic),
                                      w->options->replicas, settings, 2, false, 20000, &error);
     ck_assert_msg(e == 0, "%s", error.text);
@@ -359,8 +360,8 @@ static void read_log(struct world *w, struct checker *c, const int64_t *ends)
 static void load_replica(struct world *w, int broker, int32_t partition, int64_t start, struct replica *ret)
 {
     char path[PATH_MAX + 128];
-    snprintf(path, sizeof path, "%s/%s-%d", brokers_data_directory(w->brokers, broker), topics_name(&w->topics, partition),
-             (int)topics_number(&w->topics, partition));
+    snprintf(path, sizeof path, "%s/%s-%d", brokers_data_directory(w->brokers, broker),
+             topics_name(&w->topics, partition), (int)topics_number(&w->topics, partition));
     replica_load(ret, path);
     replica_begin_at(ret, start);
 }

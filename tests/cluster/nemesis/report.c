@@ -86,8 +86,8 @@ void nemesis_report_print(const struct nemesis_options *o, const struct nemesis_
 {
     struct line lines[LINES_MAX];
     size_t n = lines_of(r, lines);
-    fprintf(out, "\nseed %" PRIu64 ", %d brokers, %d replicas, %d partitions, topics: %s, %zu faults in %.0f s\n", o->seed,
-            o->brokers, o->replicas, o->partitions, topics_kind_name(o->topics), r->faults_count,
+    fprintf(out, "\nseed %" PRIu64 ", %d brokers, %d replicas, %d partitions, topics: %s, %zu faults in %.0f s\n",
+            o->seed, o->brokers, o->replicas, o->partitions, topics_kind_name(o->topics), r->faults_count,
             (double)r->run_ms / 1000);
     for (size_t i = 0; i < n; i++)
         fprintf(out, "  %-26s %10" PRId64 "%s\n", lines[i].name, lines[i].value,

@@ -254,7 +254,7 @@ START_TEST(bytes_that_no_producer_wrote_are_foreign)
 }
 END_TEST
 
-/* ---- rules, report ---------------------------------------------------------------------------------------------------- */
+/* ---- rules, report ---------------------------------------------------------------------------------------------- */
 
 START_TEST(a_state_that_may_not_be_is_told)
 {
@@ -337,7 +337,7 @@ START_TEST(partitions_are_numbered_through_all_topics)
 }
 END_TEST
 
-/* ---- replicas, gaps, schedule --------------------------------------------------------------------------------------- */
+/* ---- replicas, gaps, schedule ----------------------------------------------------------------------------------- */
 
 /* A segment file of batches of one record each, with this byte in the last place of batch 3. */
 static void write_segment(const char *directory, int64_t base, int batches, uint8_t byte)
@@ -443,7 +443,8 @@ START_TEST(the_same_seed_gives_the_same_faults)
         struct fault f = schedule_next(&a, view), g = schedule_next(&b, view);
         ck_assert_int_eq(memcmp(&f, &g, sizeof f), 0);
         ck_assert_int_ne(f.broker, f.other);
-        ck_assert(fault_wants_calm(&a, f.kind) || f.kind == FAULT_MOVE || f.kind == FAULT_MOVE_SLOWLY || f.kind == FAULT_DELETE || f.kind == FAULT_ELECT ||
+        ck_assert(fault_wants_calm(&a, f.kind) || f.kind == FAULT_MOVE || f.kind == FAULT_MOVE_SLOWLY ||
+                  f.kind == FAULT_DELETE || f.kind == FAULT_ELECT ||
                   f.kind == FAULT_ZOOKEEPER_KILL || f.kind == FAULT_ZOOKEEPER_PAUSE || f.kind == FAULT_MEMBER_KILL ||
                   f.kind == FAULT_MEMBER_PAUSE || i % 2 || f.broker != 2);
         ck_assert((f.kind != FAULT_BLACKOUT && f.kind != FAULT_POWER_CUT_ALL) || i % 2);

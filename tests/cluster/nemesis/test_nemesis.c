@@ -3,6 +3,11 @@
 #include "tests/support/power_disk.h"
 #include "tests/support/suite.h"
 
+static bool is_of_power(enum fault_kind kind)
+{
+    return kind == FAULT_POWER_CUT || kind == FAULT_POWER_CUT_ALL;
+}
+
 static void run(enum topics_kind topics, const enum fault_kind *plan, size_t plan_count)
 {
     struct nemesis_options o = {.brokers = 3,
@@ -19,7 +24,7 @@ static void run(enum topics_kind topics, const enum fault_kind *plan, size_t pla
     struct nemesis_report r;
     const char *why = power_disks_begin(suite_directory());
     o.has_power_disks = !why;
-    while (why && o.plan_count && (plan[o.plan_count - 1] == FAULT_POWER_CUT || plan[o.plan_count - 1] == FAULT_POWER_CUT_ALL))
+    while (why && o.plan_count && is_of_power(plan[o.plan_count - 1]))
         o.plan_count--;
     nemesis_run(&o, &r);
     nemesis_report_print(&o, &r, stderr);

@@ -1,6 +1,5 @@
-/* The topics of a nemesis run, one for each durability. Partitions are numbered through all of them, taking turns, so that
- * whoever counts by partition needs not know that there are several. Pure.
- */
+/* The topics of a nemesis run, one for each durability. Partitions are numbered through all of them, taking turns, so
+ * that whoever counts by partition needs not know that there are several. Pure. */
 #ifndef BROOK_TESTS_NEMESIS_TOPICS_H
 #define BROOK_TESTS_NEMESIS_TOPICS_H
 

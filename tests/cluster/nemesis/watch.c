@@ -285,7 +285,8 @@ static bool is_present(struct watch *w, int32_t broker, int64_t listed, bool is_
 {
     pthread_mutex_lock(&w->lock);
     const struct registration *r = &w->brokers[broker];
-    bool is = r->epoch > r->before && (r->epoch == listed || r->clean_from == listed || (is_durable && r->disk_from == listed));
+    bool has_it = r->epoch == listed || r->clean_from == listed || (is_durable && r->disk_from == listed);
+    bool is = r->epoch > r->before && has_it;
     pthread_mutex_unlock(&w->lock);
     return is;
 }

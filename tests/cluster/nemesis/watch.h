@@ -1,7 +1,6 @@
-/* What ZooKeeper says of the topics of a nemesis run, read again and again, directly and not through what the nemesis cuts:
- * states of partitions, offsets of groups. Notes times without a leader and breaches of what may never be seen there.
- * A thread of its own; any thread may ask.
- */
+/* What ZooKeeper says of the topics of a nemesis run, read again and again, directly and not through what the nemesis
+ * cuts: states of partitions, offsets of groups. Notes times without a leader and breaches of what may never be seen
+ * there. A thread of its own; any thread may ask. */
 #ifndef BROOK_TESTS_NEMESIS_WATCH_H
 #define BROOK_TESTS_NEMESIS_WATCH_H
 
@@ -50,8 +49,8 @@ void watch_state(struct watch *w, int32_t partition, struct watch_state *ret);
 int64_t watch_committed(struct watch *w, int group, int32_t partition);
 /* The broker's process is started now: it is not well before it has registered anew. */
 void watch_started(struct watch *w, int broker);
-/* Every partition has a leader whose process runs, and all its replicas in sync, and processes that run: by what they are
- * registered as now, not as they were before they died. */
+/* Every partition has a leader whose process runs, and all its replicas in sync, and processes that run: by what they
+ * are registered as now, not as they were before they died. */
 bool watch_all_in_sync(struct watch *w);
 /* Whether any state lists the broker as in sync; and whether all that do list another whose process runs. */
 bool watch_is_in_sync_anywhere(struct watch *w, int broker);

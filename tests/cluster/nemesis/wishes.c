@@ -59,7 +59,8 @@ bool wishes_elect(struct wishes *w, const struct topics *topics)
     return done;
 }
 
-bool wishes_move(struct wishes *w, const struct topics *topics, int32_t partition, const int32_t *replicas, int32_t count)
+bool wishes_move(struct wishes *w, const struct topics *topics, int32_t partition, const int32_t *replicas,
+                 int32_t count)
 {
     struct znode_wish one = {.topic = (char *)(intptr_t)topics_name(topics, partition),
                              .partition = topics_number(topics, partition),

@@ -1,5 +1,6 @@
-/* A waiter that another thread has taken off its partition and not yet put into its loop's inbox: whatever the loop does
- * meanwhile, it must still be there when it arrives. The program wraps inbox_post() (module.am) to hold that thread. */
+/* A waiter that another thread has taken off its partition and not yet put into its loop's inbox: whatever the loop
+ * does meanwhile, it must still be there when it arrives. The program wraps inbox_post() (module.am) to hold that
+ * thread. */
 #include "proto/base/inbox.h"
 #include "tests/support/rig.h"
 #include "tests/support/suite.h"
@@ -33,8 +34,8 @@ static bool is_held(void *arg)
 }
 
 /* A long poll on the partition, on a loop; a produce, on the other, which finds somebody to wake and is held. */
-static void hold_a_wake(struct rig *rig, const struct topic_id *topic, struct raw_client *reader, struct raw_client *writer,
-                        struct raw_client *other)
+static void hold_a_wake(struct rig *rig, const struct topic_id *topic, struct raw_client *reader,
+                        struct raw_client *writer, struct raw_client *other)
 {
     uint8_t records[256];
     struct raw_pull pull;

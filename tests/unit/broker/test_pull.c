@@ -599,7 +599,8 @@ START_TEST(epochs_of_leaders_are_compared)
 }
 END_TEST
 
-static const Brook__PulledPartition *pull_after(struct case_ *x, int64_t offset, int32_t last_epoch, int32_t current_epoch)
+static const Brook__PulledPartition *pull_after(struct case_ *x, int64_t offset, int32_t last_epoch,
+                                                int32_t current_epoch)
 {
     struct raw_pull pull;
     raw_pull_init(&pull, &x->t, 0, offset);

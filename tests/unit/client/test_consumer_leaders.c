@@ -1,5 +1,5 @@
-/* Whom a consumer reads from, and what it does when that one's log is not what was read before: replicas in its rack, and
- * leaders that lack records. */
+/* Whom a consumer reads from, and what it does when that one's log is not what was read before: replicas in its rack,
+ * and leaders that lack records. */
 #include "proto/base/err.h"
 #include "tests/unit/client/consumer_fixture.h"
 
@@ -229,7 +229,8 @@ START_TEST(elsewhere_it_reads_from_the_leader)
 }
 END_TEST
 
-/* Whatever the replica says about the partition is no fact: the leader is asked, and told that it is to serve it itself. */
+/* Whatever the replica says about the partition is no fact: the leader is asked, and told that it is to serve it
+ * itself. */
 static void turns_back_at(int code)
 {
     struct consumer_fixture f;
@@ -275,7 +276,8 @@ START_TEST(it_turns_back_to_the_leader_when_the_replica_is_gone)
 END_TEST
 
 SUITE_MAIN("client/consumer_leaders", SUITE_TEST(records_that_were_read_and_are_gone_are_told_and_the_others_read),
-           SUITE_TEST(a_log_that_has_become_shorter_is_not_waited_for), SUITE_TEST(without_a_policy_it_waits_for_a_seek),
+           SUITE_TEST(a_log_that_has_become_shorter_is_not_waited_for),
+           SUITE_TEST(without_a_policy_it_waits_for_a_seek),
            SUITE_TEST(what_was_fetched_and_not_given_out_is_replaced_without_a_word),
            SUITE_TEST(a_consumer_reads_from_the_replica_in_its_rack), SUITE_TEST(elsewhere_it_reads_from_the_leader),
            SUITE_TEST_SLOW(it_turns_back_to_the_leader_when_the_replica_can_not_serve, 60),
