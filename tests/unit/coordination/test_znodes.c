@@ -233,7 +233,7 @@ START_TEST(truncations_and_mutations_are_refused_or_read)
 }
 END_TEST
 
-#define QUOTE(id, rows)                                                                                                 \
+#define QUOTE(id, rows) \
     "{\"version\":1,\"partitions\":{\"t\":[3]},\"states\":{\"t\":{\"topic_id\":\"" id "\",\"rows\":[" rows "]}}}"
 
 START_TEST(nonsense_is_refused)
