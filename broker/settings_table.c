@@ -190,7 +190,7 @@ const struct setting settings_table[] = {
     INT("request.max.expanded.bytes", request_max_expanded_bytes, "134217728", 65536, INT_MAX32, "bytes",
         STATIC, "What one compressed batch may expand to where the broker has to look inside."),
 
-    INT("controlled.shutdown.max.ms", controlled_shutdown_max_ms, "3000", 0, 3600000, "ms", STATIC,
+    INT("controlled.shutdown.max.ms", controlled_shutdown_max_ms, "10000", 0, 3600000, "ms", STATIC,
         "How long a stopping broker may take to leave: three quarters of it to hand over the partitions that it leads, "
         "the rest until ZooKeeper has confirmed."),
     INT("shutdown.flush.ms", shutdown_flush_ms, "2000", 0, 60000, "ms", STATIC,

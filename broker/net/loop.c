@@ -155,6 +155,17 @@ static void resume_ready(struct io_loop *loop)
     }
 }
 
+/* What is freed with the loop may be long in coming: clients are not to wait for that. */
+static void leave_peers(struct io_loop *loop)
+{
+    struct connection *c;
+    loop_turn_begin(loop);
+    while ((c = TAILQ_FIRST(&loop->connections)))
+        connection_doom(c);
+    bury_doomed(loop);
+    loop->in_turn = false;
+}
+
 static void *run(void *arg)
 {
     struct io_loop *loop = arg;
@@ -165,6 +176,7 @@ static void *run(void *arg)
         resume_ready(loop);
         turn_end(loop);
     }
+    leave_peers(loop);
     return NULL;
 }
 

@@ -28,9 +28,9 @@ struct fetcher_settings {
     uint32_t frame_bytes_max;
     const char *software;   /* borrowed */
     const struct diag *diag; /* borrowed */
-    /* Logs are about to be cut to `offsets`: see to it that no checkpoint on stable storage says they were synced beyond,
-     * until end_cuts. On a fetcher's thread, may wait for the disk; all that are due at once. Returns 0, or a storage
-     * error: then there is no end_cuts, and it is tried again later. NULL: nobody keeps any. */
+    /* Logs are about to be cut to `offsets`: see to it that no checkpoint on stable storage says they were synced
+     * beyond, until end_cuts. On a fetcher's thread, may wait for the disk; all that are due at once. Returns 0, or a
+     * storage error: then there is no end_cuts, and it is tried again later. NULL: nobody keeps any. */
     int (*begin_cuts)(void *arg, struct partition *const *partitions, const int64_t *offsets, size_t count);
     void (*end_cuts)(void *arg, struct partition *const *partitions, size_t count);
     /* Leaders' logs begin at these offsets: put them on stable storage as starts of ours. On a fetcher's thread, as

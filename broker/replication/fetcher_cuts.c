@@ -1,6 +1,6 @@
 /* Where logs part from their leaders' they are cut. No checkpoint may say that more was synced than is left, and each
- * checkpoint is a synced write of all partitions of a directory: so those that are to be cut at a time go together. After
- * a change of many leaders that may be hundreds.
+ * checkpoint is a synced write of all partitions of a directory: so those that are to be cut at a time go together.
+ * After a change of many leaders that may be hundreds.
  */
 #include "broker/replication/fetcher_internal.h"
 #include "proto/base/diag.h"

@@ -38,8 +38,8 @@ struct fetch_key {
     int32_t number;
 };
 
-/* A partition that is followed. In one of its link's lists: named, when the leader has it and has nothing yet; due (to be
- * named in the next pull), asking (EpochEnd), cutting (at the end of the turn), waiting (until retry_ns). */
+/* A partition that is followed. In one of its link's lists: named, when the leader has it and has nothing yet; due (to
+ * be named in the next pull), asking (EpochEnd), cutting (at the end of the turn), waiting (until retry_ns). */
 enum fetch_place { FETCH_NAMED, FETCH_DUE, FETCH_ASKING, FETCH_CUTTING, FETCH_WAITING };
 
 struct fetch_entry {

@@ -594,6 +594,7 @@ START_TEST(the_broker_can_stop_while_an_append_waits)
     ck_assert(raw_is_silent(&c, 50));
     net_stop_accepting(rig.net);
     net_stop(rig.net);
+    ck_assert(raw_is_closed(&c, 1000)); /* closing the logs may take long: the client asks another broker */
     s.let_go = true;
     pthread_join(thread, NULL);
     fake_cluster_free(rig.cluster);

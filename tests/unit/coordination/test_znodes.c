@@ -233,7 +233,7 @@ START_TEST(truncations_and_mutations_are_refused_or_read)
 }
 END_TEST
 
-#define QUOTE(id, rows)                                                                                                 \
+#define QUOTE(id, rows) \
     "{\"version\":1,\"partitions\":{\"t\":[3]},\"states\":{\"t\":{\"topic_id\":\"" id "\",\"rows\":[" rows "]}}}"
 
 START_TEST(nonsense_is_refused)
@@ -552,14 +552,17 @@ START_TEST(quoted_states_round_trip)
 {
     int32_t numbers[] = {5, 9, 2, 0};
     struct znode_quote quotes[] = {
-        {3, {.controller_epoch = 1, .leader = 2, .leader_epoch = 4, .isr_count = 2, .isr = {2, 1}, .isr_epochs = {7, -1}}},
+        {3,
+         {.controller_epoch = 1, .leader = 2, .leader_epoch = 4, .isr_count = 2, .isr = {2, 1}, .isr_epochs = {7, -1}}},
         {0, {.leader = -1, .isr_count = 1, .isr = {6}, .isr_epochs = {8}}},
         {8, {.controller_epoch = 9, .leader = 0, .leader_epoch = 1}},
         {INT32_MAX, {.leader = INT32_MAX, .leader_epoch = INT32_MAX}},
     };
-    struct znode_change_partitions states[] = {{.topic = (char *)"a", .partitions = &numbers[0], .partitions_count = 1, .quotes = &quotes[0]},
-                                               {.topic = (char *)"b", .partitions = &numbers[1], .partitions_count = 1, .quotes = &quotes[1]},
-                                               {.topic = (char *)"a", .partitions = &numbers[2], .partitions_count = 2, .quotes = &quotes[2]}};
+    struct znode_change_partitions states[] = {
+        {.topic = (char *)"a", .partitions = &numbers[0], .partitions_count = 1, .quotes = &quotes[0]},
+        {.topic = (char *)"b", .partitions = &numbers[1], .partitions_count = 1, .quotes = &quotes[1]},
+        {.topic = (char *)"a", .partitions = &numbers[2], .partitions_count = 2, .quotes = &quotes[2]},
+    };
     struct znode_change c = {.states = states, .states_count = 3}, back = {0};
     topic_id_random(&states[0].topic_id);
     topic_id_random(&states[1].topic_id);
