@@ -56,7 +56,7 @@ bool follower_state_cuts_committed(const struct follower_state *f, int64_t high_
  * long as the process runs and over a clean stop; of a topic with durability=fsync also on the disk, synced before the
  * next pull says it. Else, and at first, -1. */
 int32_t follower_state_reached(const struct follower_state *f, const struct epoch_history *history,
-                               int32_t reached_epoch, int64_t leader_epoch_start);
+                               int64_t safe_end, int32_t reached_epoch, int64_t leader_epoch_start);
 
 /* What to ask the leader for, in FOLLOWER_PULL. `safe_end`: what this replica holds safely (durability.h). */
 void follower_state_pull(const struct follower_state *f, const struct epoch_history *history, int32_t broker_id,

@@ -41,7 +41,11 @@
     X(FENCED_PULL, 264938, "a pull of an older leader epoch counts") \
     X(MOVE_CHECK, 0, "the end of a move does not check the registrations of those who stay") \
     X(IDENTITY, 0, "writes of the state do not check which topic of that name it is") \
-    X(REMEMBER, 3, "an epoch counts as acted on when the change has begun")
+    X(REMEMBER, 3, "an epoch counts as acted on when the change has begun") \
+    X(KEPT, 0, "the epoch that was reached is not kept over a stop") \
+    X(REACH_UNSAFE, 0, "an epoch is kept as reached before the log is on the disk up to its start") \
+    X(LEAD_UNKEPT, 0, "a leader of an fsync topic commits before its epoch is on its disk") \
+    X(REPORT_UNSAFE, 0, "an fsync topic's logs are compared with what is not on the disk")
 
 enum cluster_rule {
 #define X(name, seed, text) CLUSTER_##name,

@@ -127,13 +127,13 @@ START_TEST(epoch_is_reached_when_the_log_goes_up_to_its_start)
     struct leader_pull pull;
     follower_state_init(&f);
     follower_state_begin(&f, 2, 9);
-    ck_assert_int_eq(follower_state_reached(&f, &ours, 3, 23), 3);
-    ck_assert_int_eq(follower_state_reached(&f, &ours, 3, 22), 9);
-    ck_assert_int_eq(follower_state_reached(&f, &ours, 10, 22), 10);
+    ck_assert_int_eq(follower_state_reached(&f, &ours, INT64_MAX, 3, 23), 3);
+    ck_assert_int_eq(follower_state_reached(&f, &ours, INT64_MAX, 3, 22), 9);
+    ck_assert_int_eq(follower_state_reached(&f, &ours, INT64_MAX, 10, 22), 10);
     follower_state_pull(&f, &ours, 3, 13, 22, 9, &pull);
     ck_assert_int_eq(pull.reached_epoch, 9);
     follower_state_refused(&f, &ours, 9, -BROOK_E_LOG_DIVERGED, 0);
-    ck_assert_int_eq(follower_state_reached(&f, &ours, 3, 22), 3);
+    ck_assert_int_eq(follower_state_reached(&f, &ours, INT64_MAX, 3, 22), 3);
 }
 END_TEST
 
