@@ -31,7 +31,7 @@ enum which_checkpoint {
     CHECKPOINTS_COUNT
 };
 static const char *const checkpoint_files[CHECKPOINTS_COUNT] = {
-    [REACHED_EPOCHS] = "reached-epoch-checkpoint",
+    [REACHED_EPOCHS] = REACHED_FILE,
     [RECOVERY_POINTS] = "recovery-point-offset-checkpoint",
     [START_OFFSETS] = "log-start-offset-checkpoint",
     [HIGH_WATERMARKS] = "replication-offset-checkpoint",

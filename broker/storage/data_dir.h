@@ -11,6 +11,8 @@
 
 #include <limits.h>
 
+#define REACHED_FILE "reached-epoch-checkpoint"
+
 struct data_dir;
 
 /* Found at opening: one per partition directory. */
