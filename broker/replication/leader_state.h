@@ -111,8 +111,8 @@ struct leader_pull {
     int64_t log_start;     /* of its log, as far as it is on stable storage; -1: not said */
 };
 /* Take note of a follower's pull, when `history` is the leader's log at this moment. The position counts only if the
- * answer is 0, and the follower has reached the start of this epoch and knows it: it pulled at a later offset, or
- * says so by `reached_epoch`. (So nothing is committed at an epoch with replicas that would seem, in a comparison of
+ * answer is 0, and the follower has reached the start of this epoch and knows it: a record of the epoch is safe
+ * with it, or it says so by `reached_epoch`. (So nothing is committed at an epoch with replicas that would seem, in a comparison of
  * logs, to be of an older one: election.h.) The answer tells the follower epoch_start. After it the limits below may
  * have changed.
  * Returns 0: send what is at `offset`, up to the log's end;
