@@ -152,6 +152,7 @@ struct hosted *hosted_add(struct hosting *hosting, struct host_dir *dir, const c
     h->dir = dir;
     h->number = number;
     h->led_epoch = h->barred_epoch = h->epoch_before = h->followed = h->refused_version = -1;
+    h->reached_epoch = -1;
     h->hint = (struct log_hint){.recovery_point = -1, .start_offset = -1};
     h->log_settings = hosting->defaults.log;
     dir->partitions_count++;
@@ -611,7 +612,7 @@ int64_t hosting_tick(struct hosting *hosting, int64_t now_ms)
         hosting->next_offline_ms = now_ms + HOSTING_OFFLINE_CHECK_MS;
         look_for_offline(hosting);
     }
-    int64_t lag_ms = hosting_check_lag(hosting, now_ms);
+    int64_t lag_ms = sooner(hosting_check_lag(hosting, now_ms), hosting_keep_epochs(hosting, now_ms));
     int64_t cleaning_ms = hosting->cleaners ? hosting->next_cleaning_ms : INT64_MAX;
     return sooner(sooner(sooner(retry_failed(hosting, now_ms), sooner(lag_ms, cleaning_ms)),
                          sooner(hosting->next_offline_ms, hosting->next_space_ms)),

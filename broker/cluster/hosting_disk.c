@@ -52,6 +52,13 @@ static void open_run(struct disk_job *job)
     h->err = log_open(path, &h->log_settings, &hint, &h->log, &h->recovery, &h->error);
     if (h->err)
         return;
+    h->err = hosted_check_epochs(h);
+    if (h->err) {
+        brook_error_set(&h->error, -h->err, "what its log had reached could not be forgotten: %s",
+                        brook_error_text(h->err));
+        log_close(TAKE(h->log));
+        return;
+    }
     if (!h->is_new && topic_id_is_zero(&h->topic_id))
         return drop_nameless(h);
     if (!h->is_new)
@@ -101,6 +108,7 @@ static void compare_with_before(struct hosted *h)
     int64_t end = log_end_offset(h->log);
     if (end < h->end_before) {
         h->barred_epoch = h->epoch_before;
+        h->reached_epoch = -1; /* but for what is on the disk */
         h->hosting->has_lost_records = true;
         h->hosting->clean_from = -1;
         hosting_forget_registration(h->hosting);
@@ -148,6 +156,7 @@ static void opened(struct hosted *h)
         return hosted_fail(h);
     }
     h->partition = partition;
+    hosted_start_epochs(h);
     h->is_durability_set = false;
     h->status = HOSTED_OPEN;
     atomic_store(&h->stop_cleaning, false);
@@ -336,6 +345,7 @@ void hosted_leave(struct hosted *h, enum hosted_end end)
     hosted_resign(h, "the log is closed");
     partition_marks(h->partition, &marks);
     h->high_watermark = marks.high_watermark;
+    h->reached_epoch = replica_reached_epoch(h->replica);
     replica_unref(TAKE(h->replica));
     if (end == HOSTED_END_CLOSE) { /* the I/O loops have ended: their last views are nobody's */
         h->log = partition_take_log(h->partition);

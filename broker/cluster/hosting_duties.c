@@ -20,6 +20,7 @@ struct round_item {
     int64_t start_offset;
     int64_t high_watermark;
     int64_t cleaned_offset;
+    int32_t reached_epoch;
 };
 struct round {
     struct disk_job job;
@@ -48,6 +49,12 @@ static bool is_stopping(const struct round *round)
     return atomic_load_explicit(&round->hosting->stop_duties, memory_order_relaxed);
 }
 
+/* All that its log held is on the disk. */
+static bool is_closed_well(const struct hosted *h)
+{
+    return h->status == HOSTED_LEAVING && h->end == HOSTED_END_CLOSE && !h->is_cancelled && !h->err;
+}
+
 /* `dir` NULL: all of them. `only_open`: leave the others out. NULL: out of memory. */
 static struct round *round_new(struct hosting *hosting, struct host_dir *dir, bool only_open)
 {
@@ -73,6 +80,7 @@ static struct round *round_new(struct hosting *hosting, struct host_dir *dir, bo
             .start_offset = h->hint.start_offset,
             .high_watermark = h->high_watermark,
             .cleaned_offset = h->hint.cleaned_offset,
+            .reached_epoch = is_closed_well(h) ? h->reached_epoch : -1,
         };
     }
     return round;
@@ -156,7 +164,8 @@ static int write_checkpoint(struct host_dir *dir, struct round *round)
     for (size_t i = 0; i < round->count; i++) {
         const struct round_item *item = &round->items[i];
         entries[i] = (struct data_dir_checkpoint){item->topic, item->number, item->recovery_point,
-                                                  item->start_offset, item->high_watermark, item->cleaned_offset};
+                                                  item->start_offset, item->high_watermark, item->cleaned_offset,
+                                                  item->reached_epoch};
         /* A follower may have cut its log since, which it does under this lock. */
         int64_t durable = item->partition ? log_durable_end(partition_log(item->partition)) : INT64_MAX;
         if (durable < entries[i].recovery_point)

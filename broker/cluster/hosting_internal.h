@@ -47,6 +47,7 @@ struct host_dir {
     struct disk_job space_job;
     int space_err;
     struct brook_error space_error;
+    struct reached_job *reached; /* under way; NULL */
     struct disk_job job;
     int err;
     struct brook_error error;
@@ -83,6 +84,8 @@ struct hosted {
     int32_t refused_version;     /* of the state that was last said not to be followed; -1: none */
     int32_t followed;            /* the leader that the fetcher was told; -1: none */
     int64_t followed_as;         /* with this broker epoch */
+    bool is_epoch_due; /* the epoch that it is led at is to be kept */
+    int32_t reached_epoch; /* while it is not open: replica_reached_epoch() as it was last; -1 */
     bool is_role_due;            /* the role could not be taken, the leader's address is not known yet, or the fetcher
                                   * was not told */
     struct log_settings log_settings; /* in force */
@@ -165,6 +168,8 @@ struct hosting {
     int64_t next_lag_ms;
     int64_t next_roles_ms;
     bool has_roles_due; /* of some partition */
+    bool has_epochs_due;
+    int64_t next_epochs_ms; /* not before */
     int64_t began_ms;              /* to open what was found */
     _Atomic int64_t bytes_scanned; /* by recovery, since then */
 };
@@ -219,6 +224,18 @@ void hosting_close_dirs(struct hosting *hosting);
 int64_t hosting_find_disk_from(const struct hosting *hosting);
 /* Records of this life or an earlier one were lost: the directories are to prove nothing. */
 void hosting_forget_registration(struct hosting *hosting);
+
+/* hosting_reached.c */
+/* What is known of the epoch that its log has reached, to its new replica. */
+void hosted_start_epochs(struct hosted *h);
+/* On a disk thread: the log was opened; what it has lost it does not have reached. Returns 0 or a storage error. */
+int hosted_check_epochs(struct hosted *h);
+/* It leads, or follows, or does not: the epoch it leads at may have to be kept. */
+void hosted_heed_epoch(struct hosted *h);
+/* Keep what is due. Returns when to call again. */
+int64_t hosting_keep_epochs(struct hosting *hosting, int64_t now_ms);
+/* fetcher_settings. */
+int hosting_keep_reached(void *arg, struct partition *const *partitions, const int32_t *epochs, size_t count);
 
 /* hosting_cleaner.c */
 void hosting_start_cleaning(struct hosting *hosting);

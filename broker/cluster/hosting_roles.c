@@ -170,6 +170,7 @@ void hosted_follow_role(struct hosted *h, const struct image_topic *topic)
                                       .min_in_sync = topic->config.min_insync_replicas,
                                       .now_ms = clock_boot_ms()};
     replica_set_catching_up(h->replica, !is_in_sync(hosting, &state));
+    replica_set_counts_by_disk(h->replica, topic->is_made_fsync);
     enum replica_verdict verdict = replica_take_news(h->replica, &news, &step);
     if (verdict == REPLICA_REFUSE)
         return refuse(h, &state, p->version);
@@ -178,6 +179,7 @@ void hosted_follow_role(struct hosted *h, const struct image_topic *topic)
     else if (step.duty == REPLICA_FOLLOW && (h->is_role_due || h->followed_as != hosting->broker_epoch))
         start_fetching(h, topic->image, step.leader, step.leader_epoch);
     if (step.duty == REPLICA_LEAD) {
+        hosted_heed_epoch(h);
         take_brokers(h, topic->image, news.replicas);
         look(h);
     }
@@ -354,6 +356,7 @@ int hosting_start_replication(struct hosting *hosting, const struct hosting_sett
                                               .begin_cuts = begin_cuts,
                                               .end_cuts = end_cuts,
                                               .keep_starts = keep_starts,
+                                              .keep_reached = hosting_keep_reached,
                                               .arg = hosting};
     return fetchers_new(&fetchers, &hosting->fetchers);
 }

@@ -24,10 +24,11 @@ struct epoch_end epoch_history_end(const struct epoch_history *h, int32_t epoch)
     return (struct epoch_end){.epoch = h->entries[behind - 1].epoch, .end = end};
 }
 
-struct epoch_end epoch_history_report(const struct epoch_history *h, int32_t reached_epoch)
+struct epoch_end epoch_history_report(const struct epoch_history *h, int64_t safe_end, int32_t reached_epoch)
 {
-    int32_t last = epoch_history_last(h);
-    return (struct epoch_end){.epoch = last > reached_epoch ? last : reached_epoch, .end = h->log_end};
+    int64_t end = safe_end < h->log_end ? safe_end : h->log_end;
+    int32_t last = epoch_history_before(h, end);
+    return (struct epoch_end){.epoch = last > reached_epoch ? last : reached_epoch, .end = end};
 }
 
 bool epoch_history_fits(const struct epoch_history *h, int64_t offset, int32_t last_epoch)

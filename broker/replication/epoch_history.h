@@ -32,8 +32,8 @@ int32_t epoch_history_before(const struct epoch_history *h, int64_t offset);
  * EpochEnd. */
 struct epoch_end epoch_history_end(const struct epoch_history *h, int32_t epoch);
 /* How the log is compared with others in an election (election.h), when its replica has reached the start of
- * `reached_epoch`: the newer of that and of its last epoch, and where it ends. */
-struct epoch_end epoch_history_report(const struct epoch_history *h, int32_t reached_epoch);
+ * `reached_epoch`: the newer of that and of its last epoch, and where it ends, as far as it is safe (INT64_MAX: all is). */
+struct epoch_end epoch_history_report(const struct epoch_history *h, int64_t safe_end, int32_t reached_epoch);
 /* Whether a log that ends at `offset` with a record of `last_epoch` (-1: it has none) is a beginning of this one: then
  * both hold the same records below `offset`, as far as this one still has them. A log that ends where this one
  * begins always fits. */

@@ -84,6 +84,7 @@ static void entry_free(struct fetch_entry *e)
     if (e->is_waiting_safe)
         partition_unwait(e->partition, &e->safe);
     fetch_entry_forget_start(e);
+    fetch_entry_forget_reached(e);
     HASH_DEL(t->entries, e);
     TAILQ_REMOVE(&link->lists[e->place], e, in_place);
     link->entries_count--;
@@ -178,6 +179,7 @@ static bool follow(struct fetch_thread *t, const struct fetch_order *o)
     e->partition = replica_partition(o->replica);
     follower_state_init(&e->state);
     follower_state_begin(&e->state, o->leader.broker_id, o->leader_epoch);
+    e->epoch_start = -1;
     e->place = FETCH_DUE;
     TAILQ_INSERT_TAIL(&link->lists[FETCH_DUE], e, in_place);
     link->entries_count++;
@@ -315,8 +317,11 @@ static void set_timer(struct fetch_thread *t, int64_t due_ns)
 static void run_links(struct fetch_thread *t)
 {
     int64_t now_ns = clock_boot_ns(), due_ns = try_held(t, now_ns), starts_ns = fetch_thread_raise_starts(t, now_ns);
+    int64_t reached_ns = fetch_thread_keep_reached(t, now_ns);
     if (starts_ns < due_ns)
         due_ns = starts_ns;
+    if (reached_ns < due_ns)
+        due_ns = reached_ns;
     for (struct fetch_link **at = &t->links; *at;) {
         struct fetch_link *link = *at;
         if (!link->entries_count && !link->pulls_in_flight) {
@@ -363,6 +368,7 @@ static int thread_init(struct fetch_thread *t, struct fetchers *f)
 {
     t->fetchers = f;
     TAILQ_INIT(&t->behind);
+    TAILQ_INIT(&t->reaching);
     t->random = (uint64_t)clock_boot_ns() ^ (uint64_t)(uintptr_t)t;
     if (inbox_init(&t->inbox) < 0)
         return -BROOK_E_IO;

@@ -36,6 +36,9 @@ struct fetcher_settings {
     /* Leaders' logs begin at these offsets: put them on stable storage as starts of ours. On a fetcher's thread, as
      * above; a whole round's at once. Returns 0 or an error: tried again later. NULL: nobody keeps any. */
     int (*keep_starts)(void *arg, struct partition *const *partitions, const int64_t *starts, size_t count);
+    /* The logs have reached these leader epochs, up to whose starts they are on the disk: put that on stable storage, as
+     * above. Asked where replica_counts_by_disk(). NULL: nobody keeps any. */
+    int (*keep_reached)(void *arg, struct partition *const *partitions, const int32_t *epochs, size_t count);
     void *arg;
 };
 

@@ -65,12 +65,23 @@ static void ask_epoch_end(struct question *q, const struct epoch_history *histor
 
 static void ask_reached(struct question *q, const struct epoch_history *history)
 {
-    q->current_epoch = follower_state_reached(&q->e->state, history, q->current_epoch, q->offset);
+    q->current_epoch = follower_state_reached(&q->e->state, history, q->safe_end, q->current_epoch, q->offset);
 }
 
 static void ask_cut(struct question *q, const struct epoch_history *history)
 {
     follower_state_cut(&q->e->state, history);
+}
+
+int32_t fetch_entry_reached(struct fetch_entry *e, int64_t safe_end)
+{
+    struct question q = {.ask = ask_reached,
+                         .e = e,
+                         .current_epoch = replica_reached_epoch(e->replica),
+                         .safe_end = safe_end,
+                         .offset = e->epoch_start};
+    ask(&q);
+    return q.current_epoch;
 }
 
 /* ---- the safe end ---------------------------------------------------------------------------------------- */
@@ -79,29 +90,33 @@ static void on_safe(struct partition_waiter *w)
 {
     struct fetch_entry *e = CONTAINER_OF(w, struct fetch_entry, safe);
     e->is_waiting_safe = false;
+    (void)fetch_entry_reach(e);
     if (e->place == FETCH_NAMED)
         fetch_entry_move(e, FETCH_DUE);
 }
 
-/* When more of the log has reached the disk, the leader has to know. */
-static void wait_for_safe_end(struct fetch_entry *e, const struct partition_marks *marks)
+/* When more of the log has reached the disk, the leader has to know. False: it has, since the marks were looked at. */
+static bool wait_for_safe_end(struct fetch_entry *e, const struct partition_marks *marks)
 {
     if (e->is_waiting_safe || marks->safe_end >= marks->log_end || e->safe.posted)
-        return;
+        return true;
     e->safe = (struct partition_waiter){.offset = marks->safe_end,
                                         .end = PARTITION_SAFE_END,
                                         .inbox = &e->link->thread->inbox,
                                         .wake = on_safe};
     e->is_waiting_safe = partition_wait(e->partition, &e->safe);
+    return e->is_waiting_safe || !marks->is_follower;
 }
 
 void fetch_entry_pull(struct fetch_entry *e, struct leader_pull *ret)
 {
     struct partition_marks marks;
-    partition_marks(e->partition, &marks);
+    do
+        partition_marks(e->partition, &marks);
+    while (!wait_for_safe_end(e, &marks));
+    (void)fetch_entry_reach(e);
     struct question q = {.ask = ask_pull, .e = e, .safe_end = marks.safe_end};
     ask(&q);
-    wait_for_safe_end(e, &marks);
     *ret = q.pull;
     ret->log_start = marks.kept_start;
 }
@@ -234,19 +249,6 @@ static void take_refusal(struct fetch_entry *e, const Brook__PulledPartition *pa
     fetch_entry_back_off(e, code, error.text);
 }
 
-/* The log goes up to the start of the leader's epoch now: the leader has to know, before the position counts. Returns
- * whether that is news. */
-static bool reach_epoch(struct fetch_entry *e, const Brook__PulledPartition *part)
-{
-    int32_t before = replica_reached_epoch(e->replica);
-    struct question q = {.ask = ask_reached, .e = e, .current_epoch = before, .offset = part->epoch_start};
-    if (part->epoch_start < 0 || part->leader_epoch != e->state.leader_epoch)
-        return false;
-    ask(&q);
-    replica_reach_epoch(e->replica, q.current_epoch);
-    return q.current_epoch > before;
-}
-
 void fetch_entry_take(struct fetch_entry *e, const Brook__PulledPartition *part, uint8_t *records)
 {
     int code = envelope_status_code(part->status);
@@ -263,6 +265,8 @@ void fetch_entry_take(struct fetch_entry *e, const Brook__PulledPartition *part,
         return;
     }
     int r = append(e, records, part->records_bytes, part->high_watermark, &error);
+    if (r == 0 && part->epoch_start >= 0 && part->leader_epoch == e->state.leader_epoch)
+        e->epoch_start = part->epoch_start;
     if (r == 0)
         fetch_entry_heed_start(e, part->log_start_offset);
     if (r == -BROOK_E_FENCED_EPOCH) {
@@ -270,7 +274,7 @@ void fetch_entry_take(struct fetch_entry *e, const Brook__PulledPartition *part,
         e->state.phase = FOLLOWER_IDLE;
     } else if (r < 0) {
         fetch_entry_back_off(e, -r, error.text);
-    } else if (reach_epoch(e, part) || part->records_bytes > 0) { /* else the leader has it named still */
+    } else if (fetch_entry_reach(e) || part->records_bytes > 0) { /* else the leader has it named still */
         went_well(e);
         fetch_entry_move(e, FETCH_DUE);
         charge(e, part->records_bytes);

@@ -25,6 +25,9 @@
 #define FETCHER_STARTS_MAX 4096
 /* Logs cut under one write of checkpoints, which holds up others who write them. */
 #define FETCHER_CUTS_MAX 512
+/* Between two rounds in which reached epochs are kept, likewise: their leaders wait. */
+#define FETCHER_REACHED_MS 10
+#define FETCHER_REACHED_MAX 4096
 /* Partitions named in one request. */
 #define FETCHER_NAMES_MAX 5000
 /* Batches appended in one go. */
@@ -60,6 +63,10 @@ struct fetch_entry {
     int64_t leader_start; /* where the leader's log begins; our log is to begin there when it is in that list */
     bool is_behind;
     TAILQ_ENTRY(fetch_entry) in_behind;
+    int64_t epoch_start; /* of the leader's epoch, as it was told; -1: not yet */
+    int32_t reaching;    /* the epoch that is to be kept when it is in that list */
+    bool is_reaching;
+    TAILQ_ENTRY(fetch_entry) in_reaching;
     bool is_waiting_safe;
     struct partition_waiter safe; /* for the disk, where the topic says fsync */
     struct inbox_item grave;
@@ -109,6 +116,8 @@ struct fetch_thread {
     struct fetch_order *held; /* there was no memory for them: tried again, oldest last */
     struct fetch_entries behind; /* those whose log is to begin later than it does */
     int64_t starts_due_ns;       /* not before */
+    struct fetch_entries reaching; /* those whose reached epoch is to be kept */
+    int64_t reached_due_ns;        /* not before */
     bool is_stopping;
     int64_t quota_bytes; /* that those catching up may take in now; refilled by time, overdrawn by one answer */
     int64_t quota_ns;    /* as of then */
@@ -168,6 +177,18 @@ int64_t fetch_thread_raise_starts(struct fetch_thread *t, int64_t now_ns);
 /* An answer says where the leader's log begins. */
 void fetch_entry_heed_start(struct fetch_entry *e, int64_t leader_start);
 void fetch_entry_forget_start(struct fetch_entry *e);
+
+/* fetcher_reached.c */
+/* Keep what was reached, if it is time. Returns when to look again, INT64_MAX: not by time. */
+int64_t fetch_thread_keep_reached(struct fetch_thread *t, int64_t now_ns);
+/* The leader's epoch has been told, or more of the log is safe: perhaps it is reached. Returns whether the leader has to
+ * be told now; when it has to be kept first, the entry becomes due by itself. */
+bool fetch_entry_reach(struct fetch_entry *e);
+void fetch_entry_forget_reached(struct fetch_entry *e);
+
+/* fetcher_apply.c */
+/* What follower_state says of the log as it is, with `safe_end` of it safe. */
+int32_t fetch_entry_reached(struct fetch_entry *e, int64_t safe_end);
 /* Fill what the next pull says of the partition. */
 void fetch_entry_pull(struct fetch_entry *e, struct leader_pull *ret);
 #endif

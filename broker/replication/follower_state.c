@@ -60,6 +60,12 @@ static int64_t wanted_offset(const struct follower_state *f, const struct epoch_
     return history->log_end > f->start ? history->log_end : f->start;
 }
 
+/* What lies below the leader's start is not missing. */
+static int64_t safe_offset(const struct follower_state *f, const struct epoch_history *history, int64_t safe_end)
+{
+    return safe_end >= history->log_end ? wanted_offset(f, history) : safe_end;
+}
+
 void follower_state_pull(const struct follower_state *f, const struct epoch_history *history, int32_t broker_id,
                          int64_t broker_epoch, int64_t safe_end, int32_t reached_epoch, struct leader_pull *ret)
 {
@@ -71,16 +77,15 @@ void follower_state_pull(const struct follower_state *f, const struct epoch_hist
         .current_epoch = f->leader_epoch,
         .offset = offset,
         .last_epoch = epoch_history_before(history, offset),
-        /* What lies below the leader's start is not missing. */
-        .safe_end = safe_end >= history->log_end ? offset : safe_end,
+        .safe_end = safe_offset(f, history, safe_end),
         .reached_epoch = reached_epoch,
     };
 }
 
 int32_t follower_state_reached(const struct follower_state *f, const struct epoch_history *history,
-                               int32_t reached_epoch, int64_t leader_epoch_start)
+                               int64_t safe_end, int32_t reached_epoch, int64_t leader_epoch_start)
 {
-    bool reaches = f->phase == FOLLOWER_PULL && wanted_offset(f, history) >= leader_epoch_start;
+    bool reaches = f->phase == FOLLOWER_PULL && safe_offset(f, history, safe_end) >= leader_epoch_start;
     return reaches && f->leader_epoch > reached_epoch ? f->leader_epoch : reached_epoch;
 }
 

@@ -50,13 +50,14 @@ void follower_state_cut(struct follower_state *f, const struct epoch_history *hi
 bool follower_state_cuts_committed(const struct follower_state *f, int64_t high_watermark);
 
 /* Which leader epoch this replica has reached, after `reached_epoch`, when a pull was answered without an error (and at
- * the leader epoch that is followed): that of the leader, once the log goes up to the start of its epoch, as the answer
- * tells it. A replica that begins to lead has reached its own. From then on it has all that was committed before that
- * epoch, and keeps it whatever is cut: cuts take nothing that was committed up to the epoch that is followed. Kept as
- * long as the process runs and over a clean stop; of a topic with durability=fsync also on the disk, synced before the
- * next pull says it. Else, and at first, -1. */
+ * the leader epoch that is followed): that of the leader, once the log is safe up to the start of its epoch, as the
+ * answer tells it; with `safe_end` INT64_MAX: once it goes up to there. A replica that begins to lead has reached its own.
+ * From then on it has all that was committed before that epoch, and keeps it whatever is cut: cuts take nothing that was
+ * committed up to the epoch that is followed. Kept as long as the process runs and over a clean stop; where members count by
+ * their disks (topics made with durability=fsync) on stable storage before the next pull says it. At first what the disk
+ * says (data_dir_reached()). */
 int32_t follower_state_reached(const struct follower_state *f, const struct epoch_history *history,
-                               int32_t reached_epoch, int64_t leader_epoch_start);
+                               int64_t safe_end, int32_t reached_epoch, int64_t leader_epoch_start);
 
 /* What to ask the leader for, in FOLLOWER_PULL. `safe_end`: what this replica holds safely (durability.h). */
 void follower_state_pull(const struct follower_state *f, const struct epoch_history *history, int32_t broker_id,

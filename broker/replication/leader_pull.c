@@ -39,7 +39,7 @@ static void forget_position(struct leader_replica *r, int64_t broker_epoch)
 /* It has all that was committed before this epoch, and will say so whoever asks. */
 static bool has_reached(const struct leader_state *s, const struct leader_pull *pull)
 {
-    return pull->reached_epoch == s->leader_epoch || pull->offset > s->epoch_start;
+    return pull->reached_epoch == s->leader_epoch || pull->safe_end > s->epoch_start;
 }
 
 static void note_position(struct leader_replica *r, const struct leader_pull *pull, int64_t log_end, int64_t now_ms)

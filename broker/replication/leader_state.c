@@ -186,6 +186,11 @@ void leader_state_broker(struct leader_state *s, int32_t broker_id, int64_t brok
     r->is_draining = is_draining;
 }
 
+void leader_state_await_reach(struct leader_state *s, bool awaits)
+{
+    s->awaits_reach = awaits;
+}
+
 /* ---- how far it is safe ----------------------------------------------------------------------------- */
 
 static int64_t least(int64_t a, int64_t b)
@@ -201,7 +206,7 @@ static int64_t position_at(const struct leader_replica *r, int64_t epoch)
 
 int64_t leader_state_replicated_end(const struct leader_state *s)
 {
-    int64_t end = INT64_MAX;
+    int64_t end = s->awaits_reach ? -1 : INT64_MAX;
     for (int32_t i = 0; i < s->replicas_count; i++) {
         const struct leader_replica *r = &s->replicas[i];
         if (i == s->self)

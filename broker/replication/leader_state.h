@@ -48,6 +48,7 @@ struct leader_state {
     int32_t controller_epoch;
     int64_t epoch_start; /* first offset of this epoch */
     int64_t log_start;   /* of the leader's own log, as far as it was told */
+    bool awaits_reach;   /* that it leads at this epoch is not on its disk yet */
     int32_t version;     /* of the state node as stored */
     int64_t lag_ms_max;
     enum leader_change change;
@@ -89,6 +90,10 @@ int leader_state_begin(struct leader_state *s, const struct leader_beginning *b)
 /* Other replicas are assigned from now on (a reassignment, seen in the topic's node). Those that are not any more stay
  * until they are out of the ISR. Returns 0 or -BROOK_E_TOO_MANY, with nothing changed. */
 int leader_state_assign(struct leader_state *s, const struct znode_replicas *replicas, int64_t now_ms);
+/* Of a topic whose members count by their disks (made with durability=fsync): nothing is committed at this epoch before the leader's
+ * disk knows that it has reached it, as a comparison of logs after a power cut will ask (election.h). After
+ * leader_state_begin(), which awaits nothing: true; false as soon as it is there. */
+void leader_state_await_reach(struct leader_state *s, bool awaits);
 /* What the newest view says of a broker: its broker epoch (-1: not alive), and whether it is about to stop. Only a
  * hint: no promise hangs on it. */
 void leader_state_broker(struct leader_state *s, int32_t broker_id, int64_t broker_epoch, bool is_draining);
@@ -106,8 +111,8 @@ struct leader_pull {
     int64_t log_start;     /* of its log, as far as it is on stable storage; -1: not said */
 };
 /* Take note of a follower's pull, when `history` is the leader's log at this moment. The position counts only if the
- * answer is 0, and the follower has reached the start of this epoch and knows it: it pulled at a later offset, or
- * says so by `reached_epoch`. (So nothing is committed at an epoch with replicas that would seem, in a comparison of
+ * answer is 0, and the follower has reached the start of this epoch and knows it: a record of the epoch is safe
+ * with it, or it says so by `reached_epoch`. (So nothing is committed at an epoch with replicas that would seem, in a comparison of
  * logs, to be of an older one: election.h.) The answer tells the follower epoch_start. After it the limits below may
  * have changed.
  * Returns 0: send what is at `offset`, up to the log's end;

@@ -13,10 +13,12 @@ struct replica {
     const struct replica_settings *s;
     struct partition *partition;
     _Atomic bool is_catching_up;
+    _Atomic bool counts_by_disk;
     _Atomic int32_t reached_epoch;
 
     pthread_mutex_t lock; /* before the partition's; guards all below */
     struct replica_role role;
+    int32_t kept_epoch;          /* the newest that is known to be on the disk */
     int64_t broker_epoch;        /* with which the role was taken, or is held since when it does not lead */
     struct leader_state *leader; /* NULL: does not lead */
     bool is_posted;
@@ -32,6 +34,7 @@ int replica_new(const struct replica_settings *settings, struct partition *parti
     r->s = settings;
     r->partition = partition_ref(partition);
     r->broker_epoch = -1;
+    r->kept_epoch = -1;
     atomic_init(&r->reached_epoch, -1);
     pthread_mutex_init(&r->lock, NULL);
     replica_role_init(&r->role);
@@ -71,6 +74,7 @@ struct question {
     int64_t now_ms;
     int32_t current_epoch;
     int32_t epoch;
+    int64_t safe_end;
     struct epoch_end end;
     int result;
 };
@@ -164,8 +168,10 @@ static int lead(struct replica *r, const struct replica_news *news)
                                          .is_again = news->is_again};
     struct question q = {.ask = begin_epoch, .replica = r, .beginning = &beginning};
     int err = ask(&q);
-    if (!err)
+    if (!err) {
         replica_reach_epoch(r, leader->leader_epoch);
+        leader_state_await_reach(leader, replica_counts_by_disk(r) && r->kept_epoch < leader->leader_epoch);
+    }
     partition_set_min_in_sync(r->partition, news->min_in_sync);
     if (!err)
         err = lead_partition(r->partition, leader);
@@ -299,9 +305,40 @@ void replica_reach_epoch(struct replica *r, int32_t leader_epoch)
         ;
 }
 
+void replica_epoch_kept(struct replica *r, int32_t leader_epoch)
+{
+    replica_reach_epoch(r, leader_epoch);
+    pthread_mutex_lock(&r->lock);
+    if (leader_epoch > r->kept_epoch)
+        r->kept_epoch = leader_epoch;
+    if (r->leader && r->leader->awaits_reach && r->kept_epoch >= r->leader->leader_epoch) {
+        leader_state_await_reach(r->leader, false);
+        publish(r);
+    }
+    pthread_mutex_unlock(&r->lock);
+}
+
+int32_t replica_awaited_epoch(struct replica *r)
+{
+    pthread_mutex_lock(&r->lock);
+    int32_t epoch = r->leader && r->leader->awaits_reach ? r->leader->leader_epoch : -1;
+    pthread_mutex_unlock(&r->lock);
+    return epoch;
+}
+
 void replica_set_catching_up(struct replica *r, bool is_catching_up)
 {
     atomic_store_explicit(&r->is_catching_up, is_catching_up, memory_order_relaxed);
+}
+
+void replica_set_counts_by_disk(struct replica *r, bool counts)
+{
+    atomic_store_explicit(&r->counts_by_disk, counts, memory_order_relaxed);
+}
+
+bool replica_counts_by_disk(const struct replica *r)
+{
+    return atomic_load_explicit(&r->counts_by_disk, memory_order_relaxed);
 }
 
 bool replica_is_catching_up(const struct replica *r)
@@ -396,14 +433,28 @@ static void end_of_epoch(struct question *q, const struct epoch_history *history
         int32_t current_epoch = q->current_epoch < 0 ? q->replica->leader->leader_epoch : q->current_epoch;
         q->result = leader_state_epoch_end(q->replica->leader, history, current_epoch, q->epoch, &q->end);
     } else {
-        q->end = epoch_history_report(history, replica_reached_epoch(q->replica));
+        q->end = epoch_history_report(history, q->safe_end, replica_reached_epoch(q->replica));
     }
+}
+
+/* What was not synced may be gone when this replica, which has led since, counts by its disk. */
+static int64_t reported_end(struct replica *r)
+{
+    struct partition_marks marks;
+    if (!replica_counts_by_disk(r))
+        return INT64_MAX;
+    partition_marks(r->partition, &marks);
+    return marks.safe_end;
 }
 
 int replica_epoch_end(struct replica *r, int32_t current_epoch, int32_t epoch, struct epoch_end *ret,
                       int64_t *ret_broker_epoch)
 {
-    struct question q = {.ask = end_of_epoch, .replica = r, .current_epoch = current_epoch, .epoch = epoch};
+    struct question q = {.ask = end_of_epoch,
+                         .replica = r,
+                         .current_epoch = current_epoch,
+                         .epoch = epoch,
+                         .safe_end = reported_end(r)};
     pthread_mutex_lock(&r->lock);
     int err = 0;
     if (!r->leader)

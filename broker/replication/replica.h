@@ -63,6 +63,12 @@ bool replica_wants_read(struct replica *r);
 void replica_set_catching_up(struct replica *r, bool is_catching_up);
 bool replica_is_catching_up(const struct replica *r);
 
+/* A topic that was made with durability=fsync, and never changed: its members count by their disks (controller.h). So the
+ * epoch that it leads at is to be on the disk before anything is committed, that which it follows before the leader is told,
+ * and when logs are compared it says of its own what is on the disk. To be set before it takes news; any thread may ask. */
+void replica_set_counts_by_disk(struct replica *r, bool counts);
+bool replica_counts_by_disk(const struct replica *r);
+
 /* ---- any thread ----------------------------------------------------------------------------------------- */
 
 /* A follower's pull: leader_state_pull(), or -BROOK_E_NOT_LEADER. With 0 what it answers is under way: records from
@@ -72,6 +78,11 @@ int replica_pull(struct replica *r, const struct leader_pull *pull, int64_t now_
  * own. It only rises. */
 int32_t replica_reached_epoch(const struct replica *r);
 void replica_reach_epoch(struct replica *r, int32_t leader_epoch);
+/* That it has reached that epoch is on the disk (for all that is known at its start, too). A leader that waits for its
+ * own commits from then on. It only rises, and is reached as well. */
+void replica_epoch_kept(struct replica *r, int32_t leader_epoch);
+/* The epoch that it leads at and waits to see kept; -1: none. */
+int32_t replica_awaited_epoch(struct replica *r);
 /* EpochEnd. A leader answers for its log (`current_epoch` -1: whoever asks does not know it). When nobody leads at
  * `current_epoch` and this replica has applied that, the question for INT32_MAX compares logs for an election: the answer is the replica's own last epoch and end, and *ret_broker_epoch
  * the registration that vouches for it. Returns 0, -BROOK_E_NOT_LEADER, -BROOK_E_FENCED_EPOCH,

@@ -21,8 +21,17 @@
 
 #define WARNINGS_MAX 64
 
-enum which_checkpoint { RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS, CLEANED_OFFSETS, CHECKPOINTS_COUNT };
+/* Written in this order: what is not true of a log that lost records goes before its recovery point is lowered. */
+enum which_checkpoint {
+    REACHED_EPOCHS,
+    RECOVERY_POINTS,
+    START_OFFSETS,
+    HIGH_WATERMARKS,
+    CLEANED_OFFSETS,
+    CHECKPOINTS_COUNT
+};
 static const char *const checkpoint_files[CHECKPOINTS_COUNT] = {
+    [REACHED_EPOCHS] = REACHED_FILE,
     [RECOVERY_POINTS] = "recovery-point-offset-checkpoint",
     [START_OFFSETS] = "log-start-offset-checkpoint",
     [HIGH_WATERMARKS] = "replication-offset-checkpoint",
@@ -33,7 +42,7 @@ static const char *const checkpoint_files[CHECKPOINTS_COUNT] = {
 struct known {
     char *topic;
     int32_t partition;
-    int64_t offsets[CHECKPOINTS_COUNT];
+    int64_t offsets[CHECKPOINTS_COUNT]; /* a leader epoch is none, but as good a number */
 };
 
 struct data_dir {
@@ -274,7 +283,7 @@ static struct known *add_known(struct data_dir *dir, const char *topic, int32_t 
         dir->known = grown;
         dir->known_capacity = capacity;
     }
-    struct known k = {.topic = strdup(topic), .partition = partition, .offsets = {-1, -1, -1, -1}};
+    struct known k = {.topic = strdup(topic), .partition = partition, .offsets = {-1, -1, -1, -1, -1}};
     if (!k.topic)
         return NULL;
     dir->known[dir->known_count] = k;
@@ -298,6 +307,20 @@ static void load_checkpoint(struct data_dir *dir, enum which_checkpoint which)
     offset_checkpoint_done(&table);
 }
 
+/* Epochs that are none are of somebody who means something else by that name: nothing in it counts. */
+static void check_reached(struct data_dir *dir)
+{
+    bool is_foreign = false;
+    for (size_t i = 0; i < dir->known_count; i++)
+        is_foreign = is_foreign || dir->known[i].offsets[REACHED_EPOCHS] > INT32_MAX;
+    if (!is_foreign)
+        return;
+    warn(dir, "%s/%s holds what are no leader epochs, and counts as not there", dir->path,
+         checkpoint_files[REACHED_EPOCHS]);
+    for (size_t i = 0; i < dir->known_count; i++)
+        dir->known[i].offsets[REACHED_EPOCHS] = -1;
+}
+
 /* Only for partitions whose directory is there: what is said of others is about logs that are gone. */
 static int load_checkpoints(struct data_dir *dir)
 {
@@ -307,6 +330,7 @@ static int load_checkpoints(struct data_dir *dir)
     sort_known(dir);
     for (int which = 0; which < CHECKPOINTS_COUNT; which++)
         load_checkpoint(dir, which);
+    check_reached(dir);
     for (size_t i = 0; i < dir->count; i++) {
         struct data_dir_partition *p = &dir->partitions[i];
         const struct known *k = find_known(dir, dir->known_count, p->topic, p->partition);
@@ -369,6 +393,8 @@ int data_dir_checkpoint(struct data_dir *dir, const struct data_dir_checkpoint *
         struct known *k = find_known(dir, sorted, e->topic, e->partition);
         if (!k && !(k = add_known(dir, e->topic, e->partition)))
             return brook_error_set(error, BROOK_E_NOMEM, "out of memory");
+        if (e->reached_epoch > k->offsets[REACHED_EPOCHS])
+            k->offsets[REACHED_EPOCHS] = e->reached_epoch;
         k->offsets[RECOVERY_POINTS] = e->recovery_point;
         if (e->start_offset > k->offsets[START_OFFSETS])
             k->offsets[START_OFFSETS] = e->start_offset;
@@ -379,21 +405,27 @@ int data_dir_checkpoint(struct data_dir *dir, const struct data_dir_checkpoint *
     return save_checkpoints(dir, error);
 }
 
+/* Only rises. Written even if it is not news: an attempt before this one may have failed. */
+static int raise_all(struct data_dir *dir, enum which_checkpoint which, const struct data_dir_start *list, size_t count)
+{
+    size_t sorted = dir->known_count;
+    for (size_t i = 0; i < count; i++) {
+        struct known *k = find_known(dir, sorted, list[i].topic, list[i].partition);
+        if (!k && !(k = add_known(dir, list[i].topic, list[i].partition))) {
+            sort_known(dir);
+            return -BROOK_E_NOMEM;
+        }
+        if (list[i].offset > k->offsets[which])
+            k->offsets[which] = list[i].offset;
+    }
+    if (dir->known_count > sorted)
+        sort_known(dir);
+    return save_some(dir, which, NULL);
+}
+
 int data_dir_raise_starts(struct data_dir *dir, const struct data_dir_start *starts, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        struct known *k = find_known(dir, dir->known_count, starts[i].topic, starts[i].partition);
-        if (!k) {
-            if (!add_known(dir, starts[i].topic, starts[i].partition))
-                return -BROOK_E_NOMEM;
-            sort_known(dir);
-            k = find_known(dir, dir->known_count, starts[i].topic, starts[i].partition);
-        }
-        if (starts[i].offset > k->offsets[START_OFFSETS])
-            k->offsets[START_OFFSETS] = starts[i].offset;
-    }
-    /* Written even if it is not news: an attempt before this one may have failed. */
-    return save_some(dir, START_OFFSETS, NULL);
+    return raise_all(dir, START_OFFSETS, starts, count);
 }
 
 int data_dir_raise_start(struct data_dir *dir, const char *topic, int32_t partition, int64_t offset)
@@ -414,6 +446,30 @@ int data_dir_lower_recovery_points(struct data_dir *dir, const struct data_dir_s
     /* An attempt before this one may have failed. */
     int err = dir->is_lowering ? save_some(dir, RECOVERY_POINTS, NULL) : 0;
     dir->is_lowering = dir->is_lowering && err;
+    return err;
+}
+
+int data_dir_keep_reached(struct data_dir *dir, const struct data_dir_start *epochs, size_t count)
+{
+    return raise_all(dir, REACHED_EPOCHS, epochs, count);
+}
+
+int32_t data_dir_reached(const struct data_dir *dir, const char *topic, int32_t partition)
+{
+    const struct known *k = find_known(dir, dir->known_count, topic, partition);
+    return k ? (int32_t)k->offsets[REACHED_EPOCHS] : -1;
+}
+
+int data_dir_forget_reached(struct data_dir *dir, const char *topic, int32_t partition)
+{
+    struct known *k = find_known(dir, dir->known_count, topic, partition);
+    if (!k || k->offsets[REACHED_EPOCHS] < 0)
+        return 0;
+    int64_t before = k->offsets[REACHED_EPOCHS];
+    k->offsets[REACHED_EPOCHS] = -1;
+    int err = save_some(dir, REACHED_EPOCHS, NULL);
+    if (err)
+        k->offsets[REACHED_EPOCHS] = before; /* to be tried again */
     return err;
 }
 

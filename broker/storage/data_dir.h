@@ -11,6 +11,8 @@
 
 #include <limits.h>
 
+#define REACHED_FILE "reached-epoch-checkpoint"
+
 struct data_dir;
 
 /* Found at opening: one per partition directory. */
@@ -79,10 +81,10 @@ int data_dir_free_bytes(const struct data_dir *dir, int64_t *ret_bytes, struct b
 /* Set a directory aside under a "-stray" name; it is reported, never deleted. */
 int data_dir_set_aside(struct data_dir *dir, const char *topic, int32_t partition);
 
-/* Checkpoints: replace recovery-point-offset-checkpoint, log-start-offset-checkpoint and
- * replication-offset-checkpoint. Partitions found at opening that are not among `entries` keep what they had,
+/* Checkpoints: replace reached-epoch-checkpoint, recovery-point-offset-checkpoint, log-start-offset-checkpoint,
+ * replication-offset-checkpoint and cleaner-offset-checkpoint. Partitions found at opening that are not among `entries` keep what they had,
  * as long as their directory is there. A negative offset is left out. A start offset that is lower than the one
- * known does not count: it was read before data_dir_raise_start(). */
+ * known does not count: it was read before data_dir_raise_start(). Nor does a lower reached epoch. */
 struct data_dir_checkpoint {
     const char *topic;
     int32_t partition;
@@ -90,6 +92,7 @@ struct data_dir_checkpoint {
     int64_t start_offset;
     int64_t high_watermark;
     int64_t cleaned_offset; /* 0 is left out as well */
+    int32_t reached_epoch;  /* data_dir_keep_reached(); -1: as it was */
 };
 /* Returns 0; -BROOK_E_NOMEM; -BROOK_E_STORAGE_FULL; -BROOK_E_STORAGE_ERROR, with a sentence and errno. Files that
  * could not be replaced are as they were. */
@@ -103,12 +106,22 @@ int data_dir_raise_start(struct data_dir *dir, const char *topic, int32_t partit
 struct data_dir_start {
     const char *topic;
     int32_t partition;
-    int64_t offset;
+    int64_t offset; /* or an epoch */
 };
 int data_dir_raise_starts(struct data_dir *dir, const struct data_dir_start *starts, size_t count);
 /* Logs are about to be cut to these offsets: let their recovery points be at most that, on stable storage when this
  * returns 0, with one write. Nothing is written when they are already. Returns as data_dir_checkpoint(). */
 int data_dir_lower_recovery_points(struct data_dir *dir, const struct data_dir_start *points, size_t count);
+/* Leader epochs that logs have reached: all that was committed before such an epoch is in its log and synced, and stays
+ * true whatever becomes of the log, but for lost disks. Put them into reached-epoch-checkpoint, with one write, on
+ * stable storage when this returns 0; lower ones than known change nothing. Returns as data_dir_checkpoint(); after a
+ * failure they may or may not be there. */
+int data_dir_keep_reached(struct data_dir *dir, const struct data_dir_start *epochs, size_t count);
+/* The one that was kept last; -1: none, or not known. */
+int32_t data_dir_reached(const struct data_dir *dir, const char *topic, int32_t partition);
+/* The log has lost what was synced: nothing of that is true any more. Before its recovery point is written anew. Writes
+ * only if there is something to forget. Returns as data_dir_checkpoint(); after a failure nothing is forgotten. */
+int data_dir_forget_reached(struct data_dir *dir, const char *topic, int32_t partition);
 /* Forget what the checkpoints say about a partition: before a new one of the same name is made, since offsets
  * of the old would be taken for its own after a crash. Writes only if there is something to forget. */
 /* Returns as data_dir_checkpoint(). */

@@ -2,6 +2,7 @@
 #include "broker/storage/inspect_internal.h"
 
 #include "broker/storage/checkpoint.h"
+#include "broker/storage/data_dir.h"
 #include "broker/storage/directory.h"
 #include "broker/storage/file.h"
 #include "broker/storage/identity.h"
@@ -42,7 +43,7 @@ static bool is_empty(const char *path)
     return stat(path, &st) == 0 && st.st_size == 0;
 }
 
-static int check_offsets(struct inspect *in, const char *path)
+static int check_numbers(struct inspect *in, const char *path, int64_t max)
 {
     struct offset_checkpoint table;
     if (is_empty(path)) {
@@ -50,11 +51,27 @@ static int check_offsets(struct inspect *in, const char *path)
         return 0;
     }
     int r = offset_checkpoint_load(path, &table);
+    bool fits = true;
+    for (size_t i = 0; r == 0 && i < table.count; i++)
+        fits = fits && table.entries[i].offset <= max;
     if (r == 0)
         offset_checkpoint_done(&table);
-    else if (r == -BROOK_E_INVALID || r == -BROOK_E_TOO_MANY)
+    if (r == 0 && !fits)
+        r = -BROOK_E_INVALID;
+    if (r == -BROOK_E_INVALID || r == -BROOK_E_TOO_MANY)
         inspect_say(in, INSPECT_SIDE_FILE, path, -1, "makes no sense: it counts as not there");
     return r == -BROOK_E_INVALID || r == -BROOK_E_TOO_MANY ? 0 : r;
+}
+
+static int check_offsets(struct inspect *in, const char *path)
+{
+    return check_numbers(in, path, INT64_MAX);
+}
+
+/* Leader epochs. */
+static int check_reached(struct inspect *in, const char *path)
+{
+    return check_numbers(in, path, INT32_MAX);
 }
 
 static int check_identity(struct inspect *in, const char *path)
@@ -124,6 +141,7 @@ static const struct {
     {"/" IDENTITY_FILE, check_identity},
     {"/" MARKER_FILE, check_marker},
     {"/" REGISTERED_FILE, check_registered},
+    {"/" REACHED_FILE, check_reached},
     {"-offset-checkpoint", check_offsets},
     {".snapshot", check_snapshot},
     {".txnindex", check_aborted},

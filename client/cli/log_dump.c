@@ -117,6 +117,7 @@ static const struct {
     {".txnindex", dump_aborted},
     {"-offset-checkpoint", dump_text},
     {"leader-epoch-checkpoint", dump_text},
+    {"reached-epoch-checkpoint", dump_text},
     {"partition.metadata", dump_text},
     {"meta.properties", dump_text},
     {".kafka_cleanshutdown", dump_text},

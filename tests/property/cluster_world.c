@@ -88,7 +88,7 @@ static void make_brokers(struct world *w)
 {
     for (int32_t i = 0; i < BROKERS_MAX; i++) {
         struct broker *b = &w->b[i];
-        b->clean_on_disk = b->epoch_on_disk = b->reached_epoch = -1;
+        b->clean_on_disk = b->epoch_on_disk = b->reached_on_disk = -1;
         w->ids[i] = (struct registration){.clean_from = -1, .disk_from = -1};
         w->mark_epoch[i] = -1;
         if (i >= w->brokers)
@@ -134,6 +134,9 @@ static void make(struct world *w, uint64_t seed)
     w->ticks = 2u << world_below(w, 3);
     w->is_gentle = world_chance(w, 80);
     w->moves = world_chance(w, 128) ? 3 : 48;
+    w->unnoted = world_chance(w, 200) ? 8 : 80;
+    w->is_quiet = world_chance(w, 64);
+    w->is_restless = world_chance(w, 64);
     w->version = -1;
     w->controller = -1;
     w->state.leader = -1;
@@ -314,6 +317,7 @@ static void other_step(struct world *w, struct broker *b)
     case 1:
         if (b->is_fsync || world_chance(w, 32))
             broker_sync(w, b);
+        broker_keep_reach(w, b);
         break;
     case 2:
     case 3:
@@ -323,13 +327,15 @@ static void other_step(struct world *w, struct broker *b)
     case 5:
         if (b->broker_epoch < 0 || world_chance(w, 128))
             broker_register(w, b);
+        if (world_chance(w, 192))
+            broker_note(w, b);
         break;
     case 6:
         broker_ask_latest(w, b);
         b->mark_on_disk = b->is_up ? (int32_t)b->high_watermark : b->mark_on_disk;
         break;
     default:
-        b->is_fsync = w->is_fsync;
+        broker_configure(w, b);
     }
 }
 
@@ -341,7 +347,7 @@ static void broker_step(struct world *w, struct broker *b)
         b->view.is_valid ? broker_take_view(w, b) : broker_look(w, b);
     else if (b->controller.is_active && world_chance(w, 112))
         controller_step(w, b);
-    else if (die < 3)
+    else if (die < 3 && (!w->is_quiet || world_chance(w, 32)))
         broker_produce(w, b);
     else if (die < 14)
         broker_follow(w, b);
@@ -388,12 +394,14 @@ static void heal_broker(struct world *w, struct broker *b)
         fault_end_process(w, b, true); /* as it was about to */
     fault_start(w, b);
     b->is_paused = b->is_cut = false;
-    b->is_fsync = w->is_fsync;
+    broker_configure(w, b);
     broker_register(w, b);
+    broker_note(w, b);
     broker_look(w, b);
     broker_take_view(w, b);
     broker_follow(w, b);
     broker_sync(w, b);
+    broker_keep_reach(w, b);
     broker_change_isr(w, b);
     controller_seize(w, b);
     controller_ask_report(w, b);

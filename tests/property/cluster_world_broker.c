@@ -41,7 +41,7 @@ void broker_append(struct world *w, struct broker *b, struct record record)
 void broker_drop_log(struct broker *b)
 {
     b->log_end = b->disk_end = b->durable_end = b->mark_on_disk = b->entries_count = 0;
-    b->reached_epoch = -1;
+    b->reached_epoch = b->reached_on_disk = b->told_start = -1;
     b->high_watermark = 0;
     b->kept_count = 0;
     b->old_view.is_valid = false; /* what is read from now on is newer */
@@ -160,6 +160,34 @@ void broker_change_isr(struct world *w, struct broker *b)
         broker_publish(w, b);
 }
 
+/* ---- the epoch that was reached --------------------------------------------------------------------- */
+
+/* Of a topic that was made with fsync it is on the disk, and so is the log up to its start, before it is told to anybody. */
+void broker_reach(struct world *w, struct broker *b)
+{
+    struct epoch_history history = broker_history(b);
+    if (!broker_follows(b) || b->told_start < 0)
+        return;
+    int64_t safe_end = is_broken(w, CLUSTER_REACH_UNSAFE) ? b->log_end : broker_safe_end(b);
+    int32_t reached = follower_state_reached(&b->follower, &history, safe_end, b->reached_epoch, b->told_start);
+    if (reached == b->reached_epoch || (b->was_fsync && !w->is_healing && world_chance(w, 64)))
+        return;
+    if (b->was_fsync)
+        b->reached_on_disk = reached;
+    b->reached_epoch = reached;
+    TRACE(w, "broker %d has reached epoch %d", broker_id(w, b), reached);
+}
+
+void broker_keep_reach(struct world *w, struct broker *b)
+{
+    if (!broker_leads(b) || !b->leader.awaits_reach)
+        return;
+    if (b->reached_on_disk < b->reached_epoch)
+        b->reached_on_disk = b->reached_epoch;
+    leader_state_await_reach(&b->leader, false);
+    broker_publish(w, b);
+}
+
 /* ---- roles ------------------------------------------------------------------------------------------ */
 
 static void see_brokers(struct broker *b, const struct view *view)
@@ -200,6 +228,8 @@ static void begin_leading(struct world *w, struct broker *b, const struct view *
     }
     b->acknowledged = (int32_t)b->leader.epoch_start;
     b->reached_epoch = b->leader.leader_epoch;
+    leader_state_await_reach(&b->leader, b->was_fsync && b->reached_on_disk < b->reached_epoch &&
+                                             !is_broken(w, CLUSTER_LEAD_UNKEPT));
     keep_positions(w, b);
     check_begin(w, b);
 }
@@ -207,6 +237,7 @@ static void begin_leading(struct world *w, struct broker *b, const struct view *
 static void begin_following(struct world *w, struct broker *b, const struct replica_step *step)
 {
     follower_state_begin(&b->follower, step->leader, step->leader_epoch);
+    b->told_start = -1;
     if (is_broken(w, CLUSTER_TRUNCATE))
         broker_cut(w, b, (int32_t)b->high_watermark);
 }
@@ -321,7 +352,7 @@ static void take_topic(struct world *w, struct broker *b, const struct view *vie
     broker_drop_log(b);
     b->topic = view->topic;
     b->left_epoch = 0;
-    b->is_fsync = w->is_fsync; /* the settings are read behind the node */
+    broker_configure(w, b); /* the settings are read behind the node */
 }
 
 void broker_take_view(struct world *w, struct broker *b)
@@ -350,27 +381,58 @@ void broker_take_view(struct world *w, struct broker *b)
     broker_publish(w, b);
 }
 
-/* A registration is one multi; then the broker writes to its disk as what it is registered. */
+void broker_configure(struct world *w, struct broker *b)
+{
+    b->is_fsync = w->is_fsync;
+    b->was_fsync = w->was_fsync;
+}
+
+/* A registration is one multi; then it goes to the disk, and only then the broker acts as what it is registered. */
 void broker_register(struct world *w, struct broker *b)
 {
     int32_t id = broker_id(w, b);
-    if (!b->is_up || b->is_cut || (b->broker_epoch >= 0 && !b->knows_expired))
+    bool is_due = b->knows_expired || (b->broker_epoch < 0 && b->registering < 0);
+    if (!b->is_up || b->is_cut || !is_due)
         return;
+    if (b->registering >= 0 && world_chance(w, 128))
+        b->epoch_on_disk = b->disk_from = b->registering; /* the one before has come so far */
     if (!is_broken(w, CLUSTER_BOUNCE) || !w->epochs[id])
         w->epochs[id]++;
     b->knows_expired = false;
     w->ids[id] = (struct registration){true, b->life, b->clean_from, b->disk_from, false};
-    b->broker_epoch = b->clean_from = b->disk_from = w->epochs[id];
-    b->view.is_valid = false;
-    if (b->first_epoch < 0)
-        b->first_epoch = b->broker_epoch;
+    b->registering = w->epochs[id];
     if (w->controller == id)
         w->controller = -1;
     b->controller.is_active = false;
-    TRACE(w, "broker %d registers: epoch %d, clean from %d, disk from %d", id, b->broker_epoch, w->ids[id].clean_from,
+    TRACE(w, "broker %d registers: epoch %d, clean from %d, disk from %d", id, b->registering, w->ids[id].clean_from,
           w->ids[id].disk_from);
-    if (!w->is_healing && world_chance(w, 8))
-        fault_end_process(w, b, false);
-    else
-        b->epoch_on_disk = b->broker_epoch;
+    if (!w->is_healing && world_chance(w, w->unnoted))
+        world_chance(w, 96) ? fault_cut_power(w, b) : fault_end_process(w, b, false);
+    else if (w->is_healing || world_chance(w, 192))
+        broker_note(w, b);
+}
+
+/* What can not be written proves nothing, and holds up nobody. */
+void broker_note(struct world *w, struct broker *b)
+{
+    if (!b->is_up || b->registering < 0)
+        return;
+    int32_t epoch = b->registering;
+    bool fails = !w->is_healing && world_chance(w, 4);
+    b->registering = -1;
+    if (!fails || world_chance(w, 128))
+        b->epoch_on_disk = epoch;
+    b->disk_from = fails ? -1 : epoch;
+    if (b->knows_expired)
+        return; /* it is gone already */
+    b->broker_epoch = b->clean_from = epoch;
+    b->view.is_valid = false;
+    if (b->first_epoch < 0)
+        b->first_epoch = epoch;
+    TRACE(w, "broker %d acts as epoch %d%s", broker_id(w, b), epoch, fails ? ", which is not on its disk" : "");
+    if (w->is_restless && !w->is_healing && world_chance(w, 96)) {
+        zookeeper_expire(w, broker_id(w, b));
+        b->knows_expired = true;
+        b->controller.is_active = false;
+    }
 }

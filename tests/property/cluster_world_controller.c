@@ -6,7 +6,7 @@
 void controller_seize(struct world *w, struct broker *b)
 {
     int32_t id = broker_id(w, b);
-    bool is_registered = b->broker_epoch >= 0 && w->ids[id].is_live && w->ids[id].life == b->life;
+    bool is_registered = b->broker_epoch >= 0 && b->registering < 0 && w->ids[id].is_live && w->ids[id].life == b->life;
     if (!b->is_up || b->is_cut || !is_registered || w->controller >= 0)
         return;
     w->controller = id;

@@ -23,9 +23,9 @@ void fault_end_process(struct world *w, struct broker *b, bool is_clean)
         broker_sync(w, b);
         b->clean_on_disk = b->broker_epoch;
         b->mark_on_disk = (int32_t)b->high_watermark;
+        b->reached_on_disk = b->reached_epoch;
     } else {
         b->generation++;
-        b->reached_epoch = w->was_fsync ? b->reached_epoch : -1;
         w->counts->kills++;
     }
     b->is_up = b->is_paused = false;
@@ -65,7 +65,7 @@ void fault_lose_disk(struct world *w, struct broker *b)
     b->generation++;
     b->disk_generation++;
     b->log_end = b->disk_end = b->durable_end = b->mark_on_disk = b->entries_count = 0;
-    b->clean_on_disk = b->epoch_on_disk = b->reached_epoch = -1;
+    b->clean_on_disk = b->epoch_on_disk = b->reached_on_disk = -1;
 }
 
 void fault_start(struct world *w, struct broker *b)
@@ -81,11 +81,12 @@ void fault_start(struct world *w, struct broker *b)
     b->clean_from = is_broken(w, CLUSTER_CLEAN) ? b->epoch_on_disk : b->clean_on_disk;
     b->disk_from = b->epoch_on_disk;
     b->clean_on_disk = -1;
-    b->broker_epoch = b->first_epoch = -1;
+    b->broker_epoch = b->first_epoch = b->registering = b->told_start = -1;
+    b->reached_epoch = is_broken(w, CLUSTER_KEPT) ? -1 : b->reached_on_disk;
     b->knows_expired = false;
     b->view.is_valid = b->old_view.is_valid = false;
     b->seen_version = -1;
-    b->is_fsync = w->is_fsync;
+    broker_configure(w, b);
     b->high_watermark = least(b->mark_on_disk, b->log_end);
     b->controller = (struct controller){.term = b->controller.term};
     replica_role_init(&b->role);

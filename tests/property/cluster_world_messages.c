@@ -40,6 +40,7 @@ void broker_follow(struct world *w, struct broker *b)
         break;
     case FOLLOWER_PULL:
         m.kind = MESSAGE_PULL;
+        broker_reach(w, b);
         follower_state_pull(&b->follower, &history, m.from, b->broker_epoch, broker_safe_end(b), b->reached_epoch,
                             &m.pull);
         break;
@@ -113,7 +114,9 @@ static void answer_comparison(struct world *w, struct broker *b, const struct me
     answer.kind = MESSAGE_REPORT;
     answer.from = m->to;
     answer.to = m->from;
-    struct epoch_end end = epoch_history_report(&history, is_broken(w, CLUSTER_REACHED) ? -1 : b->reached_epoch);
+    bool is_told_whole = !b->was_fsync || is_broken(w, CLUSTER_REPORT_UNSAFE);
+    struct epoch_end end = epoch_history_report(&history, is_told_whole ? b->log_end : b->durable_end,
+                                                is_broken(w, CLUSTER_REACHED) ? -1 : b->reached_epoch);
     answer.report = (struct controller_end){.broker_id = m->to,
                                             .broker_epoch = b->broker_epoch,
                                             .leader_epoch = m->asked,
@@ -135,8 +138,8 @@ static void take_records(struct world *w, struct broker *b, const struct message
         return;
     for (int32_t i = 0; i < m->records_count; i++)
         broker_append(w, b, m->records[i]);
-    history = broker_history(b);
-    b->reached_epoch = follower_state_reached(&b->follower, &history, b->reached_epoch, m->epoch_start);
+    b->told_start = (int32_t)m->epoch_start;
+    broker_reach(w, b);
     b->high_watermark = watermark_follow(b->high_watermark, m->high_watermark, b->log_end);
 }
 

@@ -126,7 +126,7 @@ struct broker {
     int32_t mark_on_disk;  /* high watermark checkpoint */
     int32_t clean_on_disk; /* epoch that stopped cleanly, -1 */
     int32_t epoch_on_disk; /* epoch registered last, -1 */
-    int32_t reached_epoch; /* of fsync topics, and after a clean stop, on the disk as well */
+    int32_t reached_on_disk; /* leader epoch whose start the log has reached, as the disk says; -1 */
     struct epoch_entry entries[LOG_MAX];
     int32_t entries_count;
     int32_t generation;      /* counts the times that a process ended other than cleanly */
@@ -134,11 +134,15 @@ struct broker {
     /* the process */
     bool is_up, is_paused, is_cut; /* cut: from ZooKeeper */
     bool is_fsync;                 /* the topic's durability as this broker knows it */
+    bool was_fsync;                /* since it was made, likewise */
     int32_t life;
     int32_t broker_epoch; /* -1: not registered */
     int32_t first_epoch;  /* of this process */
     int32_t clean_from;   /* for the next registration */
     int32_t disk_from;
+    int32_t registering; /* registered so, and it is not on the disk yet: nothing is done under it. -1: none */
+    int32_t reached_epoch;
+    int32_t told_start; /* of the epoch that is followed, -1: not told yet */
     bool knows_expired;
     struct view view;     /* a read that is on its way */
     struct view old_view; /* one that comes late, or once more */
@@ -192,7 +196,10 @@ struct world {
     bool is_unclean; /* unclean.leader.election.enable */
     bool is_moved;   /* the partition is reassigned now and then */
     bool is_remade;  /* the topic is deleted now and then, and made again */
+    bool is_quiet;  /* little is written */
+    bool is_restless; /* sessions are short */
     uint32_t loss, faults, ticks, moves; /* of 256 */
+    uint32_t unnoted; /* likewise: processes that end between a registration and its coming to the disk */
     /* ZooKeeper */
     int32_t topic; /* counts those of that name */
     struct placement placement;
@@ -271,7 +278,11 @@ void broker_take_view(struct world *w, struct broker *b); /* its answer comes */
 void broker_follow(struct world *w, struct broker *b);
 void broker_change_isr(struct world *w, struct broker *b);
 void broker_ask_latest(struct world *w, struct broker *b);
+void broker_configure(struct world *w, struct broker *b); /* it learns the topic's settings */
 void broker_register(struct world *w, struct broker *b);
+void broker_note(struct world *w, struct broker *b); /* the registration reaches the disk */
+void broker_reach(struct world *w, struct broker *b); /* the epoch that is followed */
+void broker_keep_reach(struct world *w, struct broker *b); /* the epoch that is led, on the disk */
 
 struct message *world_new_message(struct world *w);
 void world_deliver(struct world *w, struct message *m);

@@ -2,7 +2,8 @@
  * retained, deleted and made anew, while checkpoints, identity and marker are written, while it is opened. What was said
  * to be done is done when the power is back: partitions with synced records are there with their topic's id and those that
  * were deleted are not, synced records are there, log starts that were checkpointed do not go back, a clean stop is
- * believed once, and only when it was one. */
+ * believed once, and only when it was one. A leader epoch that was kept as reached is there, and with it what was synced
+ * before; it is never one of an earlier partition of that name. */
 #include "broker/storage/data_dir.h"
 #include "tests/support/batches.h"
 #include "tests/support/power_cut.h"
@@ -36,6 +37,8 @@ struct place {
     int64_t end;           /* where it ended last */
     int64_t promised;      /* it must not end below */
     int64_t start_promise; /* it must not start below */
+    int32_t first_epoch; /* no epoch before was reached by the one that is there */
+    int32_t epoch_promise, epoch_tried; /* the epoch it has reached lies between */
     int64_t start_seen;    /* nor above: that would be what an earlier one of its name had lost */
 };
 
@@ -45,8 +48,9 @@ struct world {
     struct data_dir *dir;
     struct place places[PARTITIONS];
     uint8_t topic_ids;
+    int32_t epoch; /* rises */
     bool may_be_clean, must_be_clean;
-    unsigned flush_chance, clean_stops, cut_starts, opened;
+    unsigned flush_chance, clean_stops, cut_starts, opened, kept;
 };
 
 static uint64_t below(struct world *w, uint64_t bound)
@@ -116,6 +120,8 @@ static void make(struct world *w, int number)
     char path[PATH_MAX];
     uint8_t id[16] = {++w->topic_ids};
     forget(p);
+    p->first_epoch = ++w->epoch;
+    p->epoch_promise = p->epoch_tried = -1;
     p->topic_id = w->topic_ids;
     p->fate = IS_BEING_MADE;
     data_dir_partition_path(w->dir, "t", number, path);
@@ -134,6 +140,28 @@ static void delete(struct place *p)
         p->fate = IS_GONE;
 }
 
+/* Of several at once, as after a failover; each log is on the disk before. */
+static void keep_epochs(struct world *w)
+{
+    struct data_dir_start list[PARTITIONS];
+    size_t count = 0;
+    w->epoch++;
+    for (int i = 0; i < PARTITIONS; i++) {
+        struct place *p = &w->places[i];
+        if (!p->log || below(w, 3) == 0)
+            continue;
+        flush(p);
+        p->epoch_tried = w->epoch;
+        list[count++] = (struct data_dir_start){"t", i, w->epoch};
+    }
+    bool done = data_dir_keep_reached(w->dir, list, count) == 0 && !power_is_cut();
+    for (size_t i = 0; done && i < count; i++) {
+        struct place *p = &w->places[list[i].partition];
+        p->epoch_promise = w->epoch;
+        w->kept++;
+    }
+}
+
 static void checkpoint(struct world *w, bool flush_first)
 {
     struct data_dir_checkpoint entries[PARTITIONS];
@@ -147,7 +175,7 @@ static void checkpoint(struct world *w, bool flush_first)
             flush(p);
         starts[i] = log_start_offset(p->log);
         entries[count++] =
-            (struct data_dir_checkpoint){"t", i, log_durable_end(p->log), starts[i], log_end_offset(p->log), 0};
+            (struct data_dir_checkpoint){"t", i, log_durable_end(p->log), starts[i], log_end_offset(p->log), 0, -1};
     }
     bool done = data_dir_checkpoint(w->dir, entries, count, NULL) == 0 && !power_is_cut();
     for (int i = 0; done && i < PARTITIONS; i++)
@@ -167,6 +195,8 @@ static void act(struct world *w)
         retain(p);
     else if (below(w, 25) == 0)
         checkpoint(w, true);
+    else if (below(w, 20) == 0)
+        keep_epochs(w);
     else if (below(w, 30) == 0)
         delete(p);
     else
@@ -194,12 +224,15 @@ static void stop_cleanly(struct world *w)
         p->log = NULL;
         if (is_well)
             promise(p, end);
-        entries[count++] = (struct data_dir_checkpoint){"t", i, end, start, end, 0};
+        p->epoch_tried = ++w->epoch;
+        entries[count++] = (struct data_dir_checkpoint){"t", i, end, start, end, 0, w->epoch};
     }
     is_well = is_well && data_dir_checkpoint(w->dir, entries, count, NULL) == 0;
     if (!is_well)
         return;
     w->may_be_clean = true;
+    for (size_t i = 0; !power_is_cut() && i < count; i++)
+        w->places[entries[i].partition].epoch_promise = entries[i].reached_epoch;
     if (data_dir_mark_clean(w->dir) == 0 && !power_is_cut())
         w->must_be_clean = true;
 }
@@ -265,6 +298,11 @@ static void check_log(struct world *w, struct place *p, bool was_clean)
                   (long long)p->start_seen);
     if (was_clean)
         ck_assert_int_eq(end, p->end);
+    int32_t epoch = data_dir_reached(w->dir, "t", (int32_t)(p - w->places));
+    ck_assert_int_ge(epoch, p->epoch_promise);
+    ck_assert_int_le(epoch, p->epoch_tried);
+    ck_assert(epoch < 0 || epoch >= p->first_epoch);
+    p->epoch_promise = p->epoch_tried = epoch;
     check_batches(p);
     p->end = end;
     p->start_seen = start;
@@ -351,7 +389,7 @@ static void cut(struct world *w)
     power_restore(&w->random);
 }
 
-static void one_world(uint64_t seed, unsigned *clean_stops, unsigned *cut_starts, unsigned *opened)
+static void one_world(uint64_t seed, unsigned *clean_stops, unsigned *cut_starts, unsigned *opened, unsigned *kept)
 {
     struct world w = {.random = seed};
     char root[PATH_MAX];
@@ -380,6 +418,7 @@ static void one_world(uint64_t seed, unsigned *clean_stops, unsigned *cut_starts
     *clean_stops += w.clean_stops;
     *cut_starts += w.cut_starts;
     *opened += w.opened;
+    *kept += w.kept;
     for (int i = 0; i < PARTITIONS; i++)
         forget(&w.places[i]);
     power_end();
@@ -388,13 +427,15 @@ static void one_world(uint64_t seed, unsigned *clean_stops, unsigned *cut_starts
 START_TEST(what_a_data_directory_was_told_to_keep_it_keeps)
 {
     uint64_t seed = suite_seed();
-    unsigned clean_stops = 0, cut_starts = 0, opened = 0;
+    unsigned clean_stops = 0, cut_starts = 0, opened = 0, kept = 0;
     for (int i = 0; i < WORLDS; i++)
-        one_world(suite_random(&seed), &clean_stops, &cut_starts, &opened);
-    fprintf(stderr, "# %u clean stops, %u cuts while starting, %u logs opened\n", clean_stops, cut_starts, opened);
+        one_world(suite_random(&seed), &clean_stops, &cut_starts, &opened, &kept);
+    fprintf(stderr, "# %u clean stops, %u cuts while starting, %u logs opened, %u epochs kept\n", clean_stops, cut_starts,
+            opened, kept);
     ck_assert_uint_gt(clean_stops, WORLDS / 10);
     ck_assert_uint_gt(cut_starts, WORLDS / 4);
     ck_assert_uint_gt(opened, 2 * WORLDS);
+    ck_assert_uint_gt(kept, WORLDS);
 }
 END_TEST
 

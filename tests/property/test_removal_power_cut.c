@@ -77,7 +77,7 @@ static void checkpoint(struct world *w)
     int64_t start = log_start_offset(w->log);
     if (log_flush(w->log) != 0)
         return;
-    struct data_dir_checkpoint entry = {"t", 0, log_durable_end(w->log), start, 0, 0};
+    struct data_dir_checkpoint entry = {"t", 0, log_durable_end(w->log), start, 0, 0, -1};
     w->durable_end = log_durable_end(w->log);
     data_dir_checkpoint(w->dir, &entry, 1, NULL);
 }

@@ -127,13 +127,27 @@ START_TEST(epoch_is_reached_when_the_log_goes_up_to_its_start)
     struct leader_pull pull;
     follower_state_init(&f);
     follower_state_begin(&f, 2, 9);
-    ck_assert_int_eq(follower_state_reached(&f, &ours, 3, 23), 3);
-    ck_assert_int_eq(follower_state_reached(&f, &ours, 3, 22), 9);
-    ck_assert_int_eq(follower_state_reached(&f, &ours, 10, 22), 10);
+    ck_assert_int_eq(follower_state_reached(&f, &ours, INT64_MAX, 3, 23), 3);
+    ck_assert_int_eq(follower_state_reached(&f, &ours, INT64_MAX, 3, 22), 9);
+    ck_assert_int_eq(follower_state_reached(&f, &ours, INT64_MAX, 10, 22), 10);
     follower_state_pull(&f, &ours, 3, 13, 22, 9, &pull);
     ck_assert_int_eq(pull.reached_epoch, 9);
     follower_state_refused(&f, &ours, 9, -BROOK_E_LOG_DIVERGED, 0);
-    ck_assert_int_eq(follower_state_reached(&f, &ours, 3, 22), 3);
+    ck_assert_int_eq(follower_state_reached(&f, &ours, INT64_MAX, 3, 22), 3);
+}
+END_TEST
+
+/* A power cut takes what is not on the disk: of a topic with durability=fsync that is not reached yet. */
+START_TEST(epoch_is_reached_when_the_log_is_safe_up_to_its_start)
+{
+    const struct epoch_entry mine[] = {{1, 0}};
+    const struct epoch_history ours = {mine, 1, 0, 22}, none = {NULL, 0, 0, 0};
+    follower_state_init(&f);
+    follower_state_begin(&f, 2, 9);
+    ck_assert_int_eq(follower_state_reached(&f, &ours, 19, 3, 20), 3);
+    ck_assert_int_eq(follower_state_reached(&f, &ours, 20, 3, 20), 9);
+    follower_state_refused(&f, &none, 9, -BROOK_E_OFFSET_OUT_OF_RANGE, 30); /* what is below the leader's start is not missing */
+    ck_assert_int_eq(follower_state_reached(&f, &none, 0, 3, 30), 9);
 }
 END_TEST
 
@@ -155,4 +169,5 @@ SUITE_MAIN("replication/follower_state", SUITE_TEST(logs_that_part_are_cut_where
            SUITE_TEST(follower_below_the_leaders_start_goes_on_there_and_one_that_can_not_know_begins_anew),
            SUITE_TEST(follower_waits_for_a_newer_state_only_when_there_is_one),
            SUITE_TEST(epoch_is_reached_when_the_log_goes_up_to_its_start),
+           SUITE_TEST(epoch_is_reached_when_the_log_is_safe_up_to_its_start),
            SUITE_TEST(log_emptied_by_retention_still_says_how_it_ended))

@@ -260,6 +260,27 @@ START_TEST(position_counts_only_when_the_follower_knows_that_it_has_reached_the_
     history = (struct epoch_history){written, 3, 0, 110};
     ck_assert_int_eq(pull_at(2, 12, 101, 5, 1), 0); /* it has a record of the epoch */
     ck_assert_int_eq(s->replicas[1].safe_end, 101);
+    const struct leader_pull unsynced = {.broker_id = 2,
+                                         .broker_epoch = 12,
+                                         .current_epoch = 5,
+                                         .offset = 105,
+                                         .last_epoch = 5,
+                                         .safe_end = 100,
+                                         .reached_epoch = -1};
+    ck_assert_int_eq(leader_state_pull(s, &history, &unsynced, 1), 0); /* not where it counts */
+    ck_assert_int_eq(s->replicas[1].safe_end, -1);
+    end();
+}
+END_TEST
+
+START_TEST(nothing_is_committed_while_the_epoch_is_to_be_kept)
+{
+    lead(&all);
+    int64_t before = leader_state_replicated_end(s);
+    leader_state_await_reach(s, true);
+    ck_assert_int_eq(leader_state_replicated_end(s), -1);
+    leader_state_await_reach(s, false);
+    ck_assert_int_eq(leader_state_replicated_end(s), before);
     end();
 }
 END_TEST
@@ -412,6 +433,7 @@ SUITE_MAIN("replication/leader_state", SUITE_TEST(high_watermark_is_the_least_sa
            SUITE_TEST(unknown_outcome_counts_until_a_later_write_has_succeeded),
            SUITE_TEST(refused_write_is_followed_by_a_read_that_is_adopted_or_ends_the_leadership),
            SUITE_TEST(position_counts_only_when_the_follower_knows_that_it_has_reached_the_epoch),
+           SUITE_TEST(nothing_is_committed_while_the_epoch_is_to_be_kept),
            SUITE_TEST(latest_is_not_available_before_the_high_watermark_reaches_the_epoch),
            SUITE_TEST(replicas_come_and_go_and_those_that_count_stay),
            SUITE_TEST(follower_that_pulls_no_more_does_not_come_and_go),

@@ -163,6 +163,58 @@ START_TEST(a_pull_of_an_earlier_life_counts_for_nothing)
 END_TEST
 
 /* Whoever is let go of while a look is posted is looked at once more, and then gone. */
+START_TEST(a_leader_commits_when_its_epoch_is_kept_where_disks_count)
+{
+    struct case_ x;
+    begin(&x);
+    fixture_append(partition_log(x.p), 3, T0, 100);
+    replica_set_counts_by_disk(x.r, true);
+    replica_epoch_kept(x.r, 1); /* as its disk says */
+    ck_assert_int_eq(replica_reached_epoch(x.r), 1);
+    ck_assert_int_eq(replica_awaited_epoch(x.r), -1);
+    ck_assert_int_eq(take(x.r, 1, 2, 4), REPLICA_CHANGE);
+    ck_assert_int_eq(replica_awaited_epoch(x.r), 2);
+    ck_assert_int_eq(replica_reached_epoch(x.r), 2);
+    ck_assert_int_eq(marks_of(x.p).high_watermark, 0);
+    replica_epoch_kept(x.r, 1); /* late, of another */
+    ck_assert_int_eq(marks_of(x.p).high_watermark, 0);
+    replica_epoch_kept(x.r, 2);
+    ck_assert_int_eq(replica_awaited_epoch(x.r), -1);
+    ck_assert_int_eq(marks_of(x.p).high_watermark, 3);
+    ck_assert_int_eq(take(x.r, 1, 3, 4), REPLICA_CHANGE); /* the next one anew */
+    ck_assert_int_eq(replica_awaited_epoch(x.r), 3);
+    end(&x);
+}
+END_TEST
+
+static struct epoch_end report(struct replica *r, int32_t leader_epoch)
+{
+    struct epoch_end end;
+    int64_t broker_epoch;
+    ck_assert_int_eq(replica_epoch_end(r, leader_epoch, INT32_MAX, &end, &broker_epoch), 0);
+    return end;
+}
+
+/* Whoever counts by its disk after a power cut must not have been elected for what that took. */
+START_TEST(where_disks_count_a_report_is_of_what_is_on_the_disk)
+{
+    struct case_ x;
+    const struct durability fsync_ = {.mode = DURABILITY_FSYNC};
+    begin(&x);
+    partition_set_durability(x.p, &fsync_); /* without a flusher */
+    fixture_append(partition_log(x.p), 3, T0, 100);
+    ck_assert_int_eq(partition_flush(x.p), 0);
+    fixture_append(partition_log(x.p), 4, T0, 100);
+    ck_assert_int_eq(take(x.r, -1, 2, 4), REPLICA_CHANGE);
+    ck_assert_int_eq(report(x.r, 2).end, 7);
+    replica_set_counts_by_disk(x.r, true);
+    ck_assert_int_eq(report(x.r, 2).end, 3);
+    replica_reach_epoch(x.r, 1);
+    ck_assert_int_eq(report(x.r, 2).epoch, 1);
+    end(&x);
+}
+END_TEST
+
 START_TEST(a_replica_that_is_let_go_of_stays_until_its_look_has_run)
 {
     struct case_ x;
@@ -182,5 +234,7 @@ END_TEST
 
 SUITE_MAIN("replication/replica", SUITE_TEST(a_role_that_was_not_taken_wholly_is_taken_again),
            SUITE_TEST(a_pull_of_an_earlier_life_counts_for_nothing),
+           SUITE_TEST(a_leader_commits_when_its_epoch_is_kept_where_disks_count),
+           SUITE_TEST(where_disks_count_a_report_is_of_what_is_on_the_disk),
            SUITE_TEST(a_replica_that_is_let_go_of_stays_until_its_look_has_run),
            SUITE_TEST(a_report_is_vouched_for_by_the_present_registration))

@@ -426,7 +426,8 @@ START_TEST(checkpoints_are_merged_and_forgotten)
     struct data_dir *dir = open_dir(path);
     add_partition(dir, "a", 0);
     add_partition(dir, "b", 1);
-    struct data_dir_checkpoint both[] = {{"b", 1, 20, 2, 15, 12}, {"a", 0, 10, -1, 8, 0}, {"gone", 5, 1, 1, 1, 1}};
+    struct data_dir_checkpoint both[] = {
+        {"b", 1, 20, 2, 15, 12, -1}, {"a", 0, 10, -1, 8, 0, -1}, {"gone", 5, 1, 1, 1, 1, 1}};
     ck_assert_int_eq(data_dir_checkpoint(dir, both, 3, NULL), 0);
     ck_assert_int_eq(data_dir_close(dir, false), 0);
     void *data;
@@ -448,7 +449,7 @@ START_TEST(checkpoints_are_merged_and_forgotten)
     ck_assert_int_eq(find(dir, "b", 1)->hint.start_offset, 2);
     ck_assert_int_eq(find(dir, "b", 1)->high_watermark, 15);
     struct data_dir_checkpoint one[] = {
-        {"a", 0, 11, 3, 9, 7}}; /* b was not opened in this run: it keeps its own */
+        {"a", 0, 11, 3, 9, 7, -1}}; /* b was not opened in this run: it keeps its own */
     ck_assert_int_eq(data_dir_checkpoint(dir, one, 1, NULL), 0);
     ck_assert_int_eq(data_dir_close(dir, false), 0);
     dir = open_dir(path);
@@ -478,7 +479,7 @@ START_TEST(what_checkpoints_say_of_one_that_is_gone_is_forgotten_too)
     struct data_dir *dir = open_dir(path);
     char partition[PATH_MAX];
     add_partition(dir, "a", 0);
-    struct data_dir_checkpoint entry = {"a", 0, 26, 20, 26, -1};
+    struct data_dir_checkpoint entry = {"a", 0, 26, 20, 26, -1, 4};
     ck_assert_int_eq(data_dir_checkpoint(dir, &entry, 1, NULL), 0);
     data_dir_partition_path(dir, "a", 0, partition);
     ck_assert_int_eq(rmdir(partition), 0);
@@ -491,6 +492,82 @@ START_TEST(what_checkpoints_say_of_one_that_is_gone_is_forgotten_too)
     dir = open_dir(path);
     ck_assert_int_eq(find(dir, "a", 0)->hint.recovery_point, -1);
     ck_assert_int_eq(find(dir, "a", 0)->hint.start_offset, -1);
+    ck_assert_int_eq(data_dir_reached(dir, "a", 0), -1);
+    ck_assert_int_eq(data_dir_close(dir, false), 0);
+}
+END_TEST
+
+static bool holds(const char *path, const char *file, const char *expected)
+{
+    void *data;
+    size_t bytes = fixture_load(path, file, &data);
+    bool is_equal = bytes == strlen(expected) && memcmp(data, expected, bytes) == 0;
+    free(data);
+    return is_equal;
+}
+
+START_TEST(reached_epochs_rise_and_are_forgotten)
+{
+    static const char file[] = "reached-epoch-checkpoint";
+    const char *path = fresh("reached");
+    struct data_dir *dir = open_dir(path);
+    add_partition(dir, "a", 0);
+    add_partition(dir, "b", 1);
+    ck_assert_int_eq(data_dir_reached(dir, "a", 0), -1);
+    const struct data_dir_start both[] = {{"b", 1, 7}, {"a", 0, 0}};
+    ck_assert_int_eq(data_dir_keep_reached(dir, both, 2), 0);
+    ck_assert(holds(path, file, "0\n2\na 0 0\nb 1 7\n")); /* at once */
+    const struct data_dir_start lower = {"b", 1, 6};
+    ck_assert_int_eq(data_dir_keep_reached(dir, &lower, 1), 0);
+    ck_assert_int_eq(data_dir_reached(dir, "b", 1), 7);
+    struct data_dir_checkpoint all[] = {{"a", 0, 10, -1, 8, 0, 3}, {"b", 1, 20, 2, 15, 0, -1}};
+    ck_assert_int_eq(data_dir_checkpoint(dir, all, 2, NULL), 0);
+    ck_assert_int_eq(data_dir_close(dir, false), 0);
+
+    dir = open_dir(path);
+    ck_assert_uint_eq(warnings(dir), 0);
+    ck_assert_int_eq(data_dir_reached(dir, "a", 0), 3);
+    ck_assert_int_eq(data_dir_reached(dir, "b", 1), 7);
+    ck_assert_int_eq(data_dir_reached(dir, "c", 1), -1);
+    ck_assert_int_eq(data_dir_forget_reached(dir, "b", 1), 0); /* it has lost records: nothing else is forgotten */
+    ck_assert_int_eq(find(dir, "b", 1)->hint.recovery_point, 20);
+    ck_assert(holds(path, file, "0\n1\na 0 3\n"));
+    ck_assert_int_eq(data_dir_forget(dir, "a", 0), 0); /* it is made anew */
+    ck_assert(holds(path, file, "0\n0\n"));
+    ck_assert_int_eq(data_dir_close(dir, false), 0);
+}
+END_TEST
+
+/* Somebody else's file of that name, or a log's offsets in the place of its epochs. */
+START_TEST(reached_epochs_that_are_none_count_as_not_there)
+{
+    static const char file[] = "reached-epoch-checkpoint";
+    static const char *const bad[] = {"0\n2\na 0 2147483648\nb 1 3\n", "0\n1\na 0 -1\n", "0\n1\na 0 1 0\n", "", "1\n1\na 0 1\n"};
+    const char *path = fresh("reached-bad");
+    struct data_dir *dir = open_dir(path);
+    add_partition(dir, "a", 0);
+    add_partition(dir, "b", 1);
+    ck_assert_int_eq(data_dir_close(dir, false), 0);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        fixture_store(path, file, bad[i], strlen(bad[i]));
+        dir = open_dir(path);
+        ck_assert_int_eq(data_dir_reached(dir, "a", 0), -1);
+        ck_assert_int_eq(data_dir_reached(dir, "b", 1), -1);
+        ck_assert_uint_eq(warnings(dir), 1);
+        ck_assert_int_eq(data_dir_close(dir, false), 0);
+    }
+    /* Of logs that are not here, it says nothing about those that are. */
+    static const char foreign[] = "0\n2\nother 0 9\na 0 2\n";
+    fixture_store(path, file, foreign, strlen(foreign));
+    dir = open_dir(path);
+    ck_assert_uint_eq(warnings(dir), 0);
+    ck_assert_int_eq(data_dir_reached(dir, "a", 0), 2);
+    ck_assert_int_eq(data_dir_reached(dir, "other", 0), -1);
+    ck_assert_int_eq(data_dir_forget(dir, "other", 0), 0); /* it is about to be made */
+    add_partition(dir, "other", 0);
+    ck_assert_int_eq(data_dir_close(dir, false), 0);
+    dir = open_dir(path);
+    ck_assert_int_eq(data_dir_reached(dir, "other", 0), -1);
     ck_assert_int_eq(data_dir_close(dir, false), 0);
 }
 END_TEST
@@ -550,4 +627,6 @@ SUITE_MAIN("storage/data_dir", SUITE_TEST(a_second_process_is_refused_and_told_w
            SUITE_TEST(a_topic_id_is_written_as_kafka_writes_it),
            SUITE_TEST(checkpoints_are_merged_and_forgotten),
            SUITE_TEST(what_checkpoints_say_of_one_that_is_gone_is_forgotten_too),
+           SUITE_TEST(reached_epochs_rise_and_are_forgotten),
+           SUITE_TEST(reached_epochs_that_are_none_count_as_not_there),
            SUITE_TEST(a_bad_checkpoint_means_not_known_and_never_zero))

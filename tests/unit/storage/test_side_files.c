@@ -28,7 +28,7 @@ static void make(void)
     for (int i = 0; i < 30; i++)
         fixture_append(log, 1, T0 + i, 200);
     ck_assert_int_eq(log_close(log), 0);
-    struct data_dir_checkpoint all = {"a", 0, 30, 2, 25, 12};
+    struct data_dir_checkpoint all = {"a", 0, 30, 2, 25, 12, 6};
     ck_assert_int_eq(data_dir_checkpoint(dir, &all, 1, NULL), 0);
     ck_assert_int_eq(data_dir_write_topic_id(dir, "a", 0, (const uint8_t[16]){1, 2, 3}), 0);
     ck_assert_int_eq(data_dir_close(dir, true), 0);
@@ -42,6 +42,7 @@ struct start {
     struct log_recovery recovery;
     int64_t start_offset;
     int64_t end_offset;
+    int32_t reached_epoch;
 };
 
 static struct start start(void)
@@ -56,6 +57,7 @@ static struct start start(void)
     const struct data_dir_partition *p = data_dir_partitions(dir, &count);
     ck_assert_uint_eq(count, 1);
     t.found = *p;
+    t.reached_epoch = data_dir_reached(dir, "a", 0);
     struct log_settings s = fixture_settings();
     struct log *log = fixture_open_reporting(partition, &s, &p->hint, &t.recovery);
     t.start_offset = log_start_offset(log);
@@ -127,6 +129,12 @@ static void cleaned_offset_is_unknown(const struct start *t)
     ck_assert_uint_eq(t->warnings, 1);
 }
 
+static void reached_epoch_is_unknown(const struct start *t)
+{
+    ck_assert_int_eq(t->reached_epoch, -1);
+    ck_assert_uint_eq(t->warnings, 1);
+}
+
 START_TEST(bad_offset_checkpoints_mean_not_known)
 {
     make();
@@ -143,6 +151,9 @@ START_TEST(bad_offset_checkpoints_mean_not_known)
     each_bad_form(root, "replication-offset-checkpoint", high_watermark_is_unknown);
     make();
     each_bad_form(root, "cleaner-offset-checkpoint", cleaned_offset_is_unknown);
+    make();
+    ck_assert_int_eq(start().reached_epoch, 6);
+    each_bad_form(root, "reached-epoch-checkpoint", reached_epoch_is_unknown);
 }
 END_TEST
 

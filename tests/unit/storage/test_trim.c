@@ -215,7 +215,7 @@ START_TEST(a_raised_start_is_on_the_disk_at_once_and_does_not_go_back)
     ck_assert_int_eq(data_dir_raise_start(dir, "t", 0, 30), 0);
     ck_assert_int_eq(start_on_disk(path), 40);
     /* A checkpoint whose numbers were taken before */
-    struct data_dir_checkpoint old = {"t", 0, 50, 10, 50, 0};
+    struct data_dir_checkpoint old = {"t", 0, 50, 10, 50, 0, -1};
     ck_assert_int_eq(data_dir_checkpoint(dir, &old, 1, NULL), 0);
     ck_assert_int_eq(start_on_disk(path), 40);
     ck_assert_int_eq(data_dir_forget(dir, "t", 0), 0);
