@@ -99,7 +99,7 @@ START_TEST(every_strategy_gives_each_partition_one_subscriber_and_balances)
 {
     uint64_t state = suite_seed();
     static struct group g;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < suite_rounds(ROUNDS); round++) {
         group_make(&g, &state, MEMBERS_MAX, PARTITIONS_MAX);
         enum assign_strategy strategy = (enum assign_strategy)suite_random_below(&state, 3);
         ck_assert_int_eq(assign_compute(strategy, g.topics, g.topics_count, g.members_count), 0);
@@ -156,7 +156,7 @@ START_TEST(sticky_moves_the_fewest_partitions_that_balance_allows)
     uint64_t state = suite_seed();
     static struct group g;
     int compared = 0;
-    for (int round = 0; round < ROUNDS / 4; round++) {
+    for (int round = 0; round < suite_rounds(ROUNDS / 4); round++) {
         group_make(&g, &state, 4, 6);
         ck_assert_int_eq(assign_compute(ASSIGN_STICKY, g.topics, g.topics_count, g.members_count), 0);
         for (size_t t = 0; t < g.topics_count; t++) {
@@ -174,7 +174,7 @@ START_TEST(sticky_answer_is_a_fixed_point)
 {
     uint64_t state = suite_seed();
     static struct group g;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < suite_rounds(ROUNDS); round++) {
         group_make(&g, &state, MEMBERS_MAX, PARTITIONS_MAX);
         ck_assert_int_eq(assign_compute(ASSIGN_STICKY, g.topics, g.topics_count, g.members_count), 0);
         memcpy(g.before, g.owner, sizeof g.owner);

@@ -24,7 +24,7 @@ START_TEST(elections_keep_the_invariants)
     bool has_state = false;
     int32_t brokers[4];
     struct znode_replicas replicas = {brokers, 0};
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < suite_rounds(ROUNDS); round++) {
         if (!has_state) { /* another partition */
             replicas.count = 1 + (int32_t)suite_random_below(&seed, 4);
             int32_t first = (int32_t)suite_random_below(&seed, BROKERS_MAX);
@@ -166,7 +166,7 @@ START_TEST(sole_replica_leads_when_it_lives_and_nobody_else_ever_does)
     struct znode_replicas replicas = {brokers, 1};
     struct znode_state state, next;
     ck_assert_int_eq(elect_untold(&replicas, NULL, &m.alive, false, &state), CONTROLLER_CREATE);
-    for (int round = 0; round < 20000; round++) {
+    for (int round = 0; round < suite_rounds(20000); round++) {
         struct znode_state before = state;
         stir(&m, &seed);
         if (elect_untold(&replicas, &state, &m.alive, false, &next) != CONTROLLER_KEEP)
@@ -234,7 +234,7 @@ START_TEST(longest_log_leads_when_all_in_sync_lost_their_page_cache)
     int32_t brokers[] = {0, 1, 2, 3};
     struct znode_replicas replicas = {brokers, 4};
     unsigned elected = 0;
-    for (int round = 0; round < 50000; round++) {
+    for (int round = 0; round < suite_rounds(50000); round++) {
         struct cluster_model m;
         struct logs l = {0};
         struct controller_decision d;
@@ -353,7 +353,7 @@ START_TEST(preferred_replica_leads_again_only_when_it_is_in_sync)
     int32_t brokers[] = {0, 1, 2};
     struct znode_replicas replicas = {brokers, 3};
     struct controller_ends none = {0};
-    for (int round = 0; round < 20000; round++) {
+    for (int round = 0; round < suite_rounds(20000); round++) {
         struct cluster_model m;
         struct znode_state next;
         struct znode_state state = {

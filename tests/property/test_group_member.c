@@ -35,7 +35,7 @@ static void chaos(struct world *w)
 START_TEST(any_schedule_has_one_deliverer_fences_commits_and_settles)
 {
     uint64_t seed = suite_seed();
-    for (int run = 0; run < RUNS; run++) {
+    for (int run = 0; run < suite_rounds(RUNS); run++) {
         uint64_t run_seed = seed + (uint64_t)run;
         struct world *w = world_new(run_seed);
         world_topic_make(w, 0, 5);

@@ -344,7 +344,7 @@ static void run_schedule(uint64_t seed, int steps_count)
 START_TEST(a_log_does_what_its_model_does)
 {
     uint64_t seeds = suite_seed();
-    for (int run = 0; run < 25; run++)
+    for (int run = 0; run < suite_rounds(25); run++)
         run_schedule(suite_random(&seeds), 200);
 }
 END_TEST

@@ -51,7 +51,7 @@ static int staying(const struct cluster_model *m)
 START_TEST(replicas_and_leaders_are_balanced_within_one_without_racks)
 {
     uint64_t seed = suite_seed();
-    for (int round = 0; round < 5000; round++) {
+    for (int round = 0; round < suite_rounds(5000); round++) {
         struct cluster_model m;
         struct spread s = {0};
         int32_t placed[PARTITIONS_MAX * BROKERS_MAX];
@@ -95,7 +95,7 @@ static int racks_of(const int32_t *list, int32_t replicas, const struct cluster_
 START_TEST(replicas_stand_in_as_many_racks_as_there_are)
 {
     uint64_t seed = suite_seed();
-    for (int round = 0; round < 5000; round++) {
+    for (int round = 0; round < suite_rounds(5000); round++) {
         struct cluster_model m;
         int32_t placed[PARTITIONS_MAX * BROKERS_MAX], size[4] = {0}, per_rack[4];
         int racks_count = 0;
@@ -129,7 +129,7 @@ END_TEST
 START_TEST(racks_of_one_size_do_not_cost_balance)
 {
     uint64_t seed = suite_seed();
-    for (int round = 0; round < 5000; round++) {
+    for (int round = 0; round < suite_rounds(5000); round++) {
         struct cluster_model m;
         struct spread s = {0};
         int32_t placed[PARTITIONS_MAX * BROKERS_MAX];
@@ -153,7 +153,7 @@ END_TEST
 START_TEST(added_partitions_even_out_what_the_topic_has)
 {
     uint64_t seed = suite_seed();
-    for (int round = 0; round < 3000; round++) {
+    for (int round = 0; round < suite_rounds(3000); round++) {
         struct cluster_model m;
         struct spread s = {0};
         int32_t placed[PARTITIONS_MAX * 3], before = 1 + (int32_t)suite_random_below(&seed, 20);
@@ -179,7 +179,7 @@ END_TEST
 START_TEST(placement_is_balanced_within_one_and_spares_those_that_drain)
 {
     uint64_t seed = suite_seed();
-    for (int round = 0; round < 20000; round++) {
+    for (int round = 0; round < suite_rounds(20000); round++) {
         struct cluster_model m;
         int32_t placed[300], per_broker[BROKERS_MAX] = {0};
         int32_t count = 1 + (int32_t)suite_random_below(&seed, 300);

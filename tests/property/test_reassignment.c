@@ -168,7 +168,7 @@ START_TEST(partitions_are_moved_without_losing_what_was_acknowledged)
     struct world w = {.seed = suite_seed()};
     begin_world(&w);
     unsigned finished = 0;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < suite_rounds(ROUNDS); round++) {
         switch (suite_random_below(&w.seed, 8)) {
         case 0:
             stir(&w.m, &w.seed);
@@ -189,7 +189,7 @@ START_TEST(partitions_are_moved_without_losing_what_was_acknowledged)
         if (suite_random_below(&w.seed, 200) == 0)
             begin_world(&w);
     }
-    ck_assert_uint_gt(finished, ROUNDS / 1000);
+    ck_assert_uint_gt(finished, (unsigned)suite_rounds(ROUNDS) / 1000);
 }
 END_TEST
 
@@ -197,7 +197,7 @@ END_TEST
 START_TEST(every_move_ends_when_the_brokers_stay)
 {
     struct world w = {.seed = suite_seed()};
-    for (int round = 0; round < 2000; round++) {
+    for (int round = 0; round < suite_rounds(2000); round++) {
         begin_world(&w);
         for (int i = 0; i < 4; i++) {
             change_course(&w);

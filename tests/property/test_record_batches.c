@@ -156,7 +156,7 @@ START_TEST(what_is_written_is_what_is_walked)
     ck_assert_int_eq(codec_new(&codec), 0);
     for (size_t i = 0; i < sizeof soup; i++)
         soup[i] = (uint8_t)(suite_random(&state) >> (i / 1000 % 64));
-    for (int round = 0; round < 300; round++) {
+    for (int round = 0; round < suite_rounds(300); round++) {
         struct batch_writer w;
         size_t capacity = 400 + suite_random_below(&state, sizeof buffer - 400);
         batch_writer_init(&w, buffer, capacity);
@@ -182,7 +182,7 @@ START_TEST(changed_batches_are_errors_or_the_same_records)
     uint64_t state = suite_seed();
     struct codec *codec;
     ck_assert_int_eq(codec_new(&codec), 0);
-    for (int round = 0; round < 20000; round++) {
+    for (int round = 0; round < suite_rounds(20000); round++) {
         if (round % 100 == 0) {
             struct batch_writer w;
             do {

@@ -33,6 +33,11 @@ bool suite_is_quick(void)
     return quick && strcmp(quick, "0") != 0;
 }
 
+int suite_rounds(int count)
+{
+    return suite_is_quick() ? (count + 4) / 5 : count;
+}
+
 int suite_run(const char *name, const struct suite_test *tests, unsigned count)
 {
     is_cluster = strncmp(name, "cluster/", 8) == 0;

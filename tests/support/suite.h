@@ -31,6 +31,9 @@ struct suite_test {
 int suite_run(const char *name, const struct suite_test *tests, unsigned count);
 bool suite_is_quick(void);
 
+/* How often a property test tries: `count`, or in a hurry a fifth of it. */
+int suite_rounds(int count);
+
 /* A fresh directory, removed with everything in it when the test process exits normally. It is under $TMPDIR; when that is
  * not set, in memory (/dev/shm) if there is room, and under /tmp for suites named "cluster/...": real brokers have a real
  * disk, and the others do not wait for it. Never NULL. */
