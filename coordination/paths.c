@@ -58,6 +58,11 @@ const char *path_topic_brokers(struct path *p, const char *topic)
     return write_path(p, PATH_TOPICS "/%s/brokers", topic);
 }
 
+const char *path_topic_mark(struct path *p, const char *topic, const char *topic_id)
+{
+    return write_path(p, PATH_TOPICS "/%s/id_%s", topic, topic_id);
+}
+
 const char *path_topic_ends(struct path *p, const char *topic)
 {
     return write_path(p, PATH_TOPICS "/%s/ends", topic);

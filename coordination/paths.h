@@ -38,6 +38,7 @@ const char *path_topic(struct path *p, const char *topic);
 const char *path_partitions(struct path *p, const char *topic);
 const char *path_partition(struct path *p, const char *topic, int32_t partition);
 const char *path_partition_state(struct path *p, const char *topic, int32_t partition);
+const char *path_topic_mark(struct path *p, const char *topic, const char *topic_id);
 const char *path_topic_broker(struct path *p, const char *topic, int32_t broker_id);
 const char *path_topic_brokers(struct path *p, const char *topic);
 const char *path_topic_ends(struct path *p, const char *topic);

@@ -59,6 +59,7 @@ struct znode_move {
 };
 struct znode_topic {
     struct topic_id topic_id;
+    bool is_marked; /* ours, "marked": true: topic_mark.h */
     int32_t partitions_count; /* numbered 0 .. count - 1 without holes, at most ZNODE_PARTITIONS_MAX */
     struct znode_replicas *replicas; /* per partition */
     struct znode_move *moves; /* by partition */

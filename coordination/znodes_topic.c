@@ -90,6 +90,8 @@ char *znode_encode_topic(const struct znode_topic *t)
                   encode_partitions(t), "adding_replicas", "removing_replicas");
     if (!root || (t->moves_count && add_moves(t, root)))
         return NULL;
+    if (t->is_marked && json_object_set_new(root, "marked", json_true()) < 0)
+        return NULL;
     return json_to_text(root);
 }
 
@@ -257,6 +259,7 @@ int znode_decode_topic(const char *data, size_t bytes, struct znode_topic *ret, 
     struct znode_topic t = {0};
     int r = json_load_object(data, bytes, 1, INT32_MAX, &root, error);
     if (r < 0 || (r = decode_topic_id(root, &t.topic_id, error)) < 0 ||
+        (r = json_get_bool(root, "marked", JSON_OPTIONAL, &t.is_marked, error)) < 0 ||
         (r = json_get_object(root, "partitions", JSON_REQUIRED, &partitions, error)) < 0)
         return r;
     r = decode_partitions(partitions, &t, error);

@@ -103,6 +103,7 @@ int cluster_turn_new(struct cluster *c)
     struct isr_writer_settings isr = {
         .coordinator = c->coordinator,
         .inbox = &c->inbox,
+        .image = c->image,
         .broker_id = c->s.broker_id,
         .diag = c->s.diag,
         .news = state_news,

@@ -2,6 +2,7 @@
 #include "broker/cluster/controller_driver_internal.h"
 #include "coordination/changes.h"
 #include "coordination/paths.h"
+#include "coordination/topic_mark.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 #include "proto/base/diag.h"
@@ -128,24 +129,51 @@ static bool is_culprit(const struct controller_chunk *chunk, size_t i, size_t op
     return op && op <= chunk->items[i].op && (i == 0 || op > chunk->items[i - 1].op);
 }
 
+/* They are written alone, after a while: others are not held up until it is seen that the topic is another, or none. */
+static void set_topic_apart(struct controller_driver *d, const struct controller_chunk *chunk, const char *name)
+{
+    for (size_t i = 0; i < chunk->count; i++) {
+        struct image_topic *topic;
+        struct image_partition *p =
+            strcmp(chunk->items[i].topic, name) ? NULL : partition_of(d, &chunk->items[i], &topic);
+        if (p)
+            p->not_before_ms = clock_boot_ms() + retry_after_ms(p->failures++);
+    }
+}
+
+/* Directories are missing, or there already. Or the state is gone, or the topic's mark: returns true, and the topic
+ * waits by itself. */
+static bool take_culprit(struct controller_driver *d, const struct controller_chunk *chunk, size_t i, int err)
+{
+    const struct controller_item *item = &chunk->items[i];
+    struct image_topic *topic;
+    if (item->verdict == CONTROLLER_CREATE && partition_of(d, item, &topic)) {
+        topic->has_odd_directories = true;
+        topic->is_mended = false;
+    }
+    bool is_gone = item->verdict != CONTROLLER_CREATE && err == -BROOK_E_NO_NODE;
+    if (is_gone)
+        set_topic_apart(d, chunk, item->topic);
+    return is_gone;
+}
+
 /* Somebody else changed something: read the topics again, and decide again when that is done. */
 static void refused(struct controller_driver *d, const struct controller_chunk *chunk,
                     const struct coordinator_reply *reply)
 {
     const char *last = "";
-    controller_back_off(d);
+    bool is_apart = false;
     for (size_t i = 0; i < chunk->count; i++) {
         const struct controller_item *item = &chunk->items[i];
-        struct image_topic *topic;
-        if (is_culprit(chunk, i, reply->failed_op) && item->verdict == CONTROLLER_CREATE &&
-            partition_of(d, item, &topic)) {
-            topic->has_odd_directories = true;
-            topic->is_mended = false;
-        }
+        if (is_culprit(chunk, i, reply->failed_op))
+            is_apart = take_culprit(d, chunk, i, reply->err);
         if (strcmp(last, item->topic) != 0)
             state_reader_read_topic(d->s.reader, item->topic);
         last = item->topic;
     }
+    d->all_is_due = true;
+    if (!is_apart)
+        controller_back_off(d);
 }
 
 /* The others go on at once; this one waits, and is written alone then. */
@@ -349,6 +377,24 @@ static bool may_finish_here(struct controller_driver *d, const struct image_topi
     return !topic->is_assigning;
 }
 
+/* The topic of that name is still the one that was decided about. Its states stand together: one check does for all. */
+static void check_topic(struct controller_chunk *chunk, const struct image_topic *topic)
+{
+    const char *last = chunk->count ? chunk->items[chunk->count - 1].topic : "";
+    if (topic->node.is_marked && strcmp(last, topic->name) != 0)
+        topic_mark_check(chunk->multi, topic->name, &topic->node.topic_id);
+}
+
+/* The end of a move is the end of other replicas' logs: those who stay must be in the life that was counted. */
+static void check_lives(struct controller_driver *d, struct controller_chunk *chunk, const struct znode_state *state)
+{
+    struct path path;
+    for (int32_t i = 0; i < state->isr_count; i++)
+        if (controller_find_broker(image_alive(d->s.image), state->isr[i]))
+            coordinator_multi_check(chunk->multi, path_broker_epoch(&path, state->isr[i]),
+                                    (int32_t)state->isr_epochs[i]);
+}
+
 bool controller_add_state(struct controller_driver *d, struct image_topic *topic, int32_t number,
                           const struct controller_decision *decision, bool is_finish)
 {
@@ -364,6 +410,9 @@ bool controller_add_state(struct controller_driver *d, struct image_topic *topic
     if (!chunk || !text || !name)
         return false;
     path_partition_state(&path, topic->name, number);
+    check_topic(chunk, topic);
+    if (is_finish)
+        check_lives(d, chunk, &decision->state);
     if (decision->verdict == CONTROLLER_CREATE) {
         if (!topic->has_odd_directories)
             add_directories(chunk->multi, topic, number);

@@ -2,11 +2,14 @@
 
 #include "coordination/changes.h"
 #include "coordination/paths.h"
+#include "coordination/topic_mark.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define SET_OP 1 /* behind the check of the topic */
 
 struct ends {
     struct ends_settings s;
@@ -18,6 +21,8 @@ struct ends {
 struct telling {
     struct ends *ends;
     bool is_made; /* the node was there, or has been made */
+    bool is_marked;
+    struct topic_id topic_id;
     char *text;
     char topic[];
 };
@@ -110,7 +115,8 @@ static void told(void *arg, const struct coordinator_reply *reply)
 {
     struct telling *t = arg;
     struct path path;
-    if (reply->err == -BROOK_E_NO_NODE && !t->is_made && image_find(t->ends->s.image, t->topic)) {
+    bool is_missing = reply->err == -BROOK_E_NO_NODE && reply->failed_op == SET_OP;
+    if (is_missing && !t->is_made && image_find(t->ends->s.image, t->topic)) {
         struct coordinator_call call = {.inbox = t->ends->s.inbox, .callback = made, .arg = t};
         coordinator_create_path(t->ends->s.coordinator, path_topic_end(&path, t->topic, t->ends->s.broker_id), NULL,
                                 0, call);
@@ -119,6 +125,16 @@ static void told(void *arg, const struct coordinator_reply *reply)
     if (reply->err)
         again(t->ends, t->topic);
     telling_free(t);
+}
+
+/* It is told of the topic that is there: not of an earlier one of its name. */
+static void check_topic(const struct telling *t, struct coordinator_multi *multi)
+{
+    struct path path;
+    if (t->is_marked)
+        topic_mark_check(multi, t->topic, &t->topic_id);
+    else
+        coordinator_multi_check(multi, path_topic(&path, t->topic), -1);
 }
 
 /* The entry of this registration is checked: a session that is over tells nothing. */
@@ -132,7 +148,7 @@ static void send(struct telling *t)
     struct coordinator_call call = {
         .inbox = e->s.inbox, .callback = told, .arg = t, .generation = coordinator_generation(e->s.coordinator)};
     if (multi) {
-        coordinator_multi_check(multi, path_topic(&path, t->topic), -1);
+        check_topic(t, multi);
         coordinator_multi_set(multi, path_topic_end(&path, t->topic, e->s.broker_id), t->text, strlen(t->text), -1);
     }
     if (!multi || changes_announce(multi, &change)) {
@@ -160,6 +176,8 @@ static void tell(struct ends *e, struct image_topic *topic, int64_t broker_epoch
     topic->ends_told = hash(text);
     t->ends = e;
     t->text = TAKE(text);
+    t->is_marked = topic->node.is_marked;
+    t->topic_id = topic->node.topic_id;
     memcpy(t->topic, topic->name, bytes);
     send(t);
 }

@@ -1,7 +1,8 @@
-/* Making a topic: settings, node and notification in one multi. */
+/* Making a topic: settings, node, mark and notification in one multi. */
 #include "broker/cluster/intents_internal.h"
 #include "coordination/changes.h"
 #include "coordination/paths.h"
+#include "coordination/topic_mark.h"
 #include "proto/base/cleanup.h"
 
 #include <inttypes.h>
@@ -80,6 +81,7 @@ static void send_create(struct intent *i)
     else
         coordinator_multi_create(multi, path.text, config, strlen(config), ZNODE_PERSISTENT);
     coordinator_multi_create(multi, path_topic(&path, i->topic), i->node, strlen(i->node), ZNODE_PERSISTENT);
+    topic_mark_create(multi, i->topic, &i->result.topic_id);
     if (changes_announce(multi, &change)) {
         coordinator_multi_free(multi);
         return intent_fail_plainly(i, BROOK_E_NOMEM);
@@ -91,7 +93,7 @@ static char *place_and_encode(struct intent *i, int *ret_err)
 {
     AUTO_FREE int32_t *brokers = NULL;
     AUTO_FREE struct znode_replicas *replicas = calloc((size_t)i->partitions, sizeof *replicas);
-    struct znode_topic node = {.partitions_count = i->partitions, .replicas = replicas};
+    struct znode_topic node = {.is_marked = true, .partitions_count = i->partitions, .replicas = replicas};
     *ret_err = -BROOK_E_NOMEM;
     if (!replicas)
         return NULL;

@@ -1,9 +1,11 @@
 #include "broker/cluster/isr_writer.h"
 
+#include "broker/cluster/image.h"
 #include "broker/partition/partition.h"
 #include "broker/replication/replica.h"
 #include "coordination/changes.h"
 #include "coordination/paths.h"
+#include "coordination/topic_mark.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 #include "proto/base/diag.h"
@@ -238,6 +240,18 @@ static bool is_checked(const struct isr_chunk *chunk, size_t count, int32_t brok
     return false;
 }
 
+/* The topic of that name is still the one that is led here. One check does for partitions that stand together. */
+static void check_topic(const struct isr_chunk *chunk, size_t at, struct coordinator_multi *multi)
+{
+    const struct isr_item *item = chunk->items[at];
+    const struct image_topic *topic = image_find(chunk->writer->s.image, item->topic);
+    struct topic_id id;
+    memcpy(id.bytes, partition_topic_id(replica_partition(item->replica)), sizeof id.bytes);
+    bool is_another = !topic || !topic_id_equal(&topic->node.topic_id, &id);
+    if (is_another || (topic->node.is_marked && (!at || strcmp(chunk->items[at - 1]->topic, item->topic) != 0)))
+        topic_mark_check(multi, item->topic, &id);
+}
+
 static int add_change(struct isr_chunk *chunk, size_t at, struct coordinator_multi *multi)
 {
     struct isr_item *item = chunk->items[at];
@@ -246,6 +260,7 @@ static int add_change(struct isr_chunk *chunk, size_t at, struct coordinator_mul
     struct path path;
     if (!text)
         return -BROOK_E_NOMEM;
+    check_topic(chunk, at, multi);
     for (int32_t i = 0; i < change->checks_count; i++)
         if (!is_checked(chunk, at, change->checks[i].broker_id, change->checks[i].broker_epoch))
             coordinator_multi_check(multi, path_broker_epoch(&path, change->checks[i].broker_id),

@@ -1,8 +1,8 @@
 /* The ISR writer: carries a leader's changes of the in-sync replicas to ZooKeeper.
  *
  * What is due at the same time goes together, up to ISR_STATES_PER_WRITE in a transaction: when a broker dies, thousands are
- * due at once, and each notification costs every broker a wake-up. The joiners' registrations are checked, the states
- * are set by their versions, and one notification names them; what came of it goes back to the replicas. The states
+ * due at once, and each notification costs every broker a wake-up. The joiners' registrations are checked, and which
+ * topics of these names there are (coordination/topic_mark.h); the states are set by their versions, and one notification names them; what came of it goes back to the replicas. The states
  * of a transaction that was refused, or may have happened, are read again after a sync and given to their owners as
  * news; whoever can not be read goes alone the next time. The cluster thread's alone. Decides nothing (leader_state.h
  * does).
@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 struct diag;
+struct image;
 struct isr_writer;
 struct replica;
 
@@ -29,6 +30,7 @@ struct replica;
 struct isr_writer_settings {
     struct coordinator *coordinator;
     struct inbox *inbox;
+    const struct image *image; /* says whether a topic has a mark to be checked */
     int32_t broker_id;
     const struct diag *diag;
     /* A state was read: news for the partition. NULL: there is none. */

@@ -478,6 +478,10 @@ START_TEST(deleted_topic_leaves_nothing_and_its_name_can_be_used_again)
     node_wait_ready(w, n);
     ck_assert_int_eq(node_create(w, n, "t", 3), 0);
     struct topic_id first = node_topic(n, "t")->topic_id;
+    char id[TOPIC_ID_TEXT_BYTES];
+    struct path mark;
+    topic_id_format(&first, id);
+    ck_assert(admin_exists(w, path_topic_mark(&mark, "t", id)));
     ck_assert_int_eq(admin_create(w, "/consumers/g/offsets/t/0", "42"), 0);
     ck_assert_int_eq(admin_create(w, "/consumers/g/offsets/t/1", "7"), 0);
     ck_assert_int_eq(admin_create(w, "/consumers/g/offsets/other/0", "5"), 0);

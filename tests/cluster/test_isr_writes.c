@@ -14,17 +14,20 @@
 
 static struct zookeeper *zk;
 
+#define MARK "/brokers/topics/t/id_AAAAAAAAAAAAAAAAAAAAAQ"
+
 /* Node, replicas in turn: each broker leads a third. */
 static void make_topic(struct world *w)
 {
     char text[PARTITIONS * 24 + 200];
     size_t at = (size_t)snprintf(text, sizeof text,
-                                 "{\"version\":3,\"topic_id\":\"AAAAAAAAAAAAAAAAAAAAAQ\",\"partitions\":{");
+                                 "{\"version\":3,\"topic_id\":\"AAAAAAAAAAAAAAAAAAAAAQ\",\"marked\":true,\"partitions\":{");
     for (int i = 0; i < PARTITIONS; i++)
         at += (size_t)snprintf(text + at, sizeof text - at, "%s\"%d\":[%d,%d,%d]", i ? "," : "", i, i % 3 + 1,
                                (i + 1) % 3 + 1, (i + 2) % 3 + 1);
     snprintf(text + at, sizeof text - at, "}}");
     ck_assert_int_eq(admin_create(w, "/brokers/topics/t", text), 0);
+    ck_assert_int_eq(admin_create(w, MARK, ""), 0);
 }
 
 static bool has(const struct view_partition *p, int32_t broker_id)
@@ -41,6 +44,15 @@ static int count_in_sync(const struct node *n, int32_t broker_id)
     int count = 0;
     for (int32_t i = 0; t && i < t->partitions_count; i++)
         count += t->partitions[i].leader >= 0 && has(&t->partitions[i], broker_id);
+    return count;
+}
+
+static int count_led(const struct node *n, int32_t broker_id)
+{
+    const struct view_topic *t = node_topic(n, "t");
+    int count = 0;
+    for (int32_t i = 0; t && i < t->partitions_count; i++)
+        count += t->partitions[i].leader == broker_id;
     return count;
 }
 
@@ -140,11 +152,47 @@ START_TEST(one_stale_version_holds_up_no_other_partition)
 }
 END_TEST
 
+static bool dead_one_is_gone(void *arg)
+{
+    struct world *w = arg;
+    struct path path;
+    return admin_get(w, path_broker_id(&path, DEAD))->err == -BROOK_E_NO_NODE;
+}
+
+static bool other_topic_is_led(void *arg)
+{
+    const struct view_topic *t = node_topic(world_node(arg, 1), "u");
+    return t && t->partitions[0].leader >= 0;
+}
+
+/* Versions begin anew with a topic of the same name: what a leader, or the controller, meant for the one before must not
+ * be written. Here the mark of the topic is another's, and nobody has been told. */
+START_TEST(nothing_is_written_into_another_topic_of_the_same_name)
+{
+    struct world *w = world_begin(zk, "/marks");
+    start(w);
+    ck_assert_int_eq(admin_delete(w, MARK), 0);
+    node_drop(w, world_node(w, DEAD));
+    world_wait(w, dead_one_is_gone, w);
+    /* The controller does what else there is to do. */
+    ck_assert_int_eq(admin_create(w, "/brokers/topics/u",
+                                  "{\"version\":3,\"topic_id\":\"AAAAAAAAAAAAAAAAAAAAAg\",\"partitions\":{\"0\":[1,2]}}"),
+                     0);
+    world_wait(w, other_topic_is_led, w);
+    ck_assert_int_eq(count_in_sync(world_node(w, 1), DEAD), PARTITIONS); /* no leader's change */
+    ck_assert_int_eq(count_led(world_node(w, 1), DEAD), PARTITIONS / 3); /* and no election */
+    ck_assert_int_eq(admin_create(w, MARK, ""), 0);
+    world_wait(w, dead_one_is_in_sync_nowhere, w);
+    world_end(w);
+}
+END_TEST
+
 int main(void)
 {
     const struct suite_test tests[] = {
         SUITE_TEST_SLOW(dead_broker_is_taken_out_of_hundreds_of_partitions_at_once, 60),
         SUITE_TEST_SLOW(one_stale_version_holds_up_no_other_partition, 60),
+        SUITE_TEST_SLOW(nothing_is_written_into_another_topic_of_the_same_name, 120),
     };
     zk = zookeeper_start(NULL);
     int r = suite_run("cluster/isr_writes", tests, sizeof tests / sizeof tests[0]);

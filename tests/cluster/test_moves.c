@@ -53,6 +53,14 @@ static int64_t epoch_of(struct world *w, int32_t broker)
     return epoch;
 }
 
+static bool is_registered_as_counted(void *arg)
+{
+    struct path path;
+    const struct got *got = admin_get(arg, path_broker_epoch(&path, 3));
+    int32_t version = got->err ? -1 : got->stat.version;
+    return epoch_of(arg, 3) == version;
+}
+
 /* As its leader: the brokers named (digits) are in sync. */
 static void set_isr(struct world *w, const char *topic, const char *brokers)
 {
@@ -196,6 +204,31 @@ START_TEST(partition_is_moved_when_all_of_the_target_are_in_sync)
     ck_assert_int_eq(read_state(w, "t", NULL).leader_epoch, epoch + 1);
     for (int32_t id = 1; id <= 3; id++)
         node_wait_leader(w, world_node(w, id), "t", 0, 3);
+    world_end(w);
+}
+END_TEST
+
+/* The others let go of their logs: whoever was counted must not have lost its page cache since. */
+START_TEST(a_move_does_not_end_with_a_broker_that_registered_anew)
+{
+    struct world *w = world_begin(zk, "/anew");
+    struct path path;
+    start(w, 3);
+    put_topic(w, TOPIC("[1,2]") "}");
+    wait_state(w, "t", 1, "12");
+    ask_move(w, "[3]");
+    wait_node(w, "t", "\"partitions\":{\"0\":[1,2,3]}");
+    ck_assert_int_eq(admin_set(w, path_broker_epoch(&path, 3), "", -1), 0); /* and nobody has been told */
+    set_isr(w, "t", "13");
+    world_idle(w, 100);
+    wait_node(w, "t", "\"target_replicas\":{\"0\":[3]}");
+    ck_assert_int_eq(read_state(w, "t", NULL).leader, 1);
+    admin_expire(w, world_node(w, 3));
+    node_wait_ready(w, world_node(w, 3));
+    world_wait(w, is_registered_as_counted, w);
+    set_isr(w, "t", "13");
+    wait_node(w, "t", "\"partitions\":{\"0\":[3]}");
+    wait_state(w, "t", 3, "3");
     world_end(w);
 }
 END_TEST
@@ -532,6 +565,7 @@ int main(void)
 {
     const struct suite_test tests[] = {
         SUITE_TEST_SLOW(partition_is_moved_when_all_of_the_target_are_in_sync, 60),
+        SUITE_TEST_SLOW(a_move_does_not_end_with_a_broker_that_registered_anew, 60),
         SUITE_TEST_SLOW(move_is_cancelled_at_any_time_and_waits_for_an_old_replica, 60),
         SUITE_TEST_SLOW(senseless_plans_are_removed_and_harm_nobody, 60),
         SUITE_TEST_SLOW(new_controller_goes_on_where_the_last_one_stopped, 60),
