@@ -2,7 +2,8 @@
  * followers, controllers, and a ZooKeeper with versions, multis, sessions, late and lost answers. It runs the real
  * pure cores (broker/replication, broker/partition/watermark.h, controller_elect()) through one random schedule per seed;
  * after each step the invariants of replication are checked against the truth that only the model knows: which
- * records were committed, and by whom.
+ * records were committed, and by whom. In some schedules the partition is moved by reassignment, its topic is deleted
+ * and made again under the same name, or unclean elections are allowed.
  *
  * No clock, no I/O but the trace, no allocation. A rule can be broken, one at a time, to see that its absence is found.
  */

@@ -271,6 +271,9 @@ static void keep_moved(struct world *w, struct committed *c, int32_t offset)
         by |= bit(i);
         c->generation[i] = c->is_durable ? b->disk_generation : b->generation;
     }
+    bool is_known_anew = w->epochs[w->state.leader] != w->state.isr_epochs[w->state.leader];
+    if (is_due && !by && is_known_anew)
+        world_fail(w, "a move ends with a leader that was registered anew, and lacks a committed record");
     c->by = by;
 }
 
