@@ -145,6 +145,26 @@ static void make(struct world *w, uint64_t seed)
     make_brokers(w);
 }
 
+static struct world world;
+
+struct world *world_make_plain(int32_t brokers, enum cluster_rule broken, bool trace, struct cluster_counts *counts)
+{
+    struct world *w = &world;
+    memset(w, 0, sizeof *w);
+    w->broken = broken;
+    w->trace = trace;
+    w->counts = counts;
+    w->brokers = brokers;
+    place(w, 0, brokers);
+    w->min_in_sync = 1;
+    w->version = w->controller = w->state.leader = -1;
+    w->next_value = 1;
+    memset(w->leader_of, -1, sizeof w->leader_of);
+    make_brokers(w);
+    w->is_healing = true; /* nothing fails by chance */
+    return w;
+}
+
 /* ---- faults ----------------------------------------------------------------------------------------- */
 
 static void part(struct world *w, int32_t a)
@@ -474,7 +494,6 @@ static void begin(struct world *w)
 
 const char *cluster_world_run(uint64_t seed, enum cluster_rule broken, bool trace, struct cluster_counts *counts)
 {
-    static struct world world;
     struct world *w = &world;
     memset(w, 0, sizeof *w);
     w->broken = broken;

@@ -75,4 +75,6 @@ struct cluster_counts {
 
 /* Run the schedule of `seed`. Returns NULL, or what went wrong. `trace`: say each step on stderr. */
 const char *cluster_world_run(uint64_t seed, enum cluster_rule broken, bool trace, struct cluster_counts *counts);
+/* Play the history of cluster_world_script.c, which breaking COUNT_EARLY makes go wrong. */
+const char *cluster_world_play(enum cluster_rule broken, bool trace, struct cluster_counts *counts);
 #endif

@@ -248,6 +248,8 @@ static inline bool is_broken(const struct world *w, enum cluster_rule rule)
 {
     return w->broken == rule;
 }
+/* As many brokers, all with a replica, in which nothing happens but what is done to it. */
+struct world *world_make_plain(int32_t brokers, enum cluster_rule broken, bool trace, struct cluster_counts *counts);
 bool list_holds(const struct list *list, int32_t broker);
 
 /* logs */

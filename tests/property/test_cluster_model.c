@@ -119,5 +119,19 @@ START_TEST(each_rule_is_needed)
 }
 END_TEST
 
+/* Too unlikely to be found, so it is played. */
+START_TEST(a_position_that_counts_early_costs_a_record)
+{
+    struct cluster_counts counts = {0};
+    bool is_replay = getenv("BROOK_SEED") != NULL;
+    const char *what = cluster_world_play(CLUSTER_NOTHING, is_replay, &counts);
+    ck_assert_msg(!what, "%s, with no rule broken", what);
+    ck_assert_uint_eq(counts.compared, 1);
+    what = cluster_world_play(CLUSTER_COUNT_EARLY, is_replay, &counts);
+    ck_assert_ptr_nonnull(what);
+    ck_assert_str_eq(what, "a new leader lacks a committed record that a member of its ISR kept");
+}
+END_TEST
+
 SUITE_MAIN("property/cluster_model", SUITE_TEST_SLOW(no_schedule_breaks_an_invariant, 600),
-           SUITE_TEST_SLOW(each_rule_is_needed, 600))
+           SUITE_TEST_SLOW(each_rule_is_needed, 600), SUITE_TEST(a_position_that_counts_early_costs_a_record))
