@@ -351,8 +351,20 @@ static void take_topic(struct world *w, struct broker *b, const struct view *vie
     TRACE(w, "broker %d hosts topic %d now", broker_id(w, b), view->topic);
     broker_drop_log(b);
     b->topic = view->topic;
+    b->placement_version = -1;
     b->left_epoch = 0;
     broker_configure(w, b); /* the settings are read behind the node */
+}
+
+/* A state may come late; the topic's node that goes with it is the newest that was read. */
+static void take_placement(struct broker *b, struct view *view)
+{
+    if (view->placement_version < b->placement_version) {
+        view->placement = b->placement;
+        return;
+    }
+    b->placement = view->placement;
+    b->placement_version = view->placement_version;
 }
 
 void broker_take_view(struct world *w, struct broker *b)
@@ -367,6 +379,7 @@ void broker_take_view(struct world *w, struct broker *b)
         take_topic(w, b, &view);
     if (view.version < 0 || b->broker_epoch < 0 || view.topic < b->topic)
         return;
+    take_placement(b, &view);
     enum replica_verdict verdict = decide_role(w, b, &view, &step);
     if (verdict == REPLICA_REFUSE) {
         TRACE(w, "broker %d refuses epoch %d", broker_id(w, b), view.state.leader_epoch);

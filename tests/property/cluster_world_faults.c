@@ -85,7 +85,7 @@ void fault_start(struct world *w, struct broker *b)
     b->reached_epoch = is_broken(w, CLUSTER_KEPT) ? -1 : b->reached_on_disk;
     b->knows_expired = false;
     b->view.is_valid = b->old_view.is_valid = false;
-    b->seen_version = -1;
+    b->seen_version = b->placement_version = -1;
     broker_configure(w, b);
     b->high_watermark = least(b->mark_on_disk, b->log_end);
     b->controller = (struct controller){.term = b->controller.term};

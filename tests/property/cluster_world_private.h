@@ -147,6 +147,8 @@ struct broker {
     struct view view;     /* a read that is on its way */
     struct view old_view; /* one that comes late, or once more */
     int32_t seen_version; /* of the state */
+    struct placement placement; /* read last: topics' nodes are read in order */
+    int32_t placement_version;
     struct replica_role role;
     struct follower_state follower;
     int64_t high_watermark;
