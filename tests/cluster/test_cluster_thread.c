@@ -553,6 +553,10 @@ START_TEST(directory_that_nobody_deleted_is_set_aside)
     node_wait_ready(w, n);
     ck_assert_int_eq(node_create(w, n, "lost", 2), 0);
     node_wait_leader(w, n, "lost", 1, 1);
+    char id[TOPIC_ID_TEXT_BYTES];
+    struct path mark;
+    topic_id_format(&node_topic(n, "lost")->topic_id, id);
+    path_topic_mark(&mark, "lost", id);
     ck_assert_int_eq(node_create(w, n, "other", 1), 0);
     ck_assert_int_eq(node_delete(w, n, "other"), 0);
     node_stop(w, n);
@@ -564,6 +568,7 @@ START_TEST(directory_that_nobody_deleted_is_set_aside)
     }
     admin_delete(w, "/brokers/topics/lost/partitions");
     admin_delete(w, "/brokers/topics/lost/brokers");
+    ck_assert_int_eq(admin_delete(w, mark.text), 0);
     ck_assert_int_eq(admin_delete(w, "/brokers/topics/lost"), 0);
     node_start(w, n);
     node_wait_ready(w, n);
