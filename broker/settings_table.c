@@ -68,8 +68,9 @@ const struct setting settings_table[] = {
         "When all replicas in sync were stopped uncleanly, how long one that is away is waited for before the longest "
         "log of the others leads."),
     LONG("replication.quota.bytes", replication_quota_bytes, "0", 0, INT64_MAX, "bytes/s", STATIC,
-         "How much the broker pulls from leaders for replicas that are not in sync yet. 0: as much as it can. "
-         "/config/brokers in ZooKeeper may say otherwise (brook cluster reassign --throttle)."),
+         "How much the broker pulls from leaders for all replicas that are not in sync yet, after a restart as in a move. "
+         "0: as much as it can. /config/brokers in ZooKeeper may say otherwise, until it is changed. The throttle of brook "
+         "cluster reassign holds beside it, for replicas that moves add, and ends with the last move."),
     INT("message.max.bytes", message_max_bytes, "2097152", 100, 1073741824, "bytes", STATIC,
         "Largest record batch taken; topics may say otherwise (max.message.bytes)."),
 

@@ -130,7 +130,8 @@ int znode_decode_config(const char *data, size_t bytes, struct znode_config *ret
 
 /* ---- /admin/reassign_partitions, /admin/preferred_replica_election ---------------------------------------- */
 /* {"version":1,"partitions":[{"topic":"T","partition":0,"replicas":[1,2]}]}: wishes that wait for the controller.
- * The second has no "replicas". Ours: an empty list cancels what runs; "election":"unclean" lets a replica lead
+ * The second has no "replicas". Ours: an empty list cancels what runs; "throttle":N, beside "partitions" of the first, is
+ * the throttle of the moves that run then (0: none); "election":"unclean" lets a replica lead
  * that may lack records. Written by hand or by a broker for a client. */
 struct znode_wish {
     char *topic;
@@ -141,6 +142,8 @@ struct znode_wish {
 struct znode_wishes {
     struct znode_wish *list;
     size_t count;
+    bool has_throttle; /* of reassign_partitions */
+    int64_t throttle;  /* bytes per second and broker; 0: without limit */
 };
 #define ZNODE_WISHES_MAX 20000
 enum znode_wish_kind { ZNODE_WISH_REASSIGN, ZNODE_WISH_ELECT };
@@ -148,6 +151,11 @@ void znode_wishes_done(struct znode_wishes *w);
 char *znode_encode_wishes(const struct znode_wishes *w, enum znode_wish_kind kind);
 int znode_decode_wishes(const char *data, size_t bytes, enum znode_wish_kind kind, struct znode_wishes *ret,
                         struct brook_error *error);
+
+/* ---- /admin/reassign_throttle: {"version":1,"bytes_per_second":2000000} ---------------------------------- */
+/* While partitions are being moved: what each broker takes in at most for the replicas that are added. */
+char *znode_encode_throttle(int64_t bytes_per_s);
+int znode_decode_throttle(const char *data, size_t bytes, int64_t *ret_bytes_per_s, struct brook_error *error);
 
 /* ---- /brokers/topics/<T>/ends/<id> ------------------------------------------------------------------------ */
 /* {"version":1,"broker_epoch":5,"ends":{"0":[7,3,1200]}}: of partitions without a leader, the leader epoch that the

@@ -103,6 +103,11 @@ int64_t cluster_replication_quota(const struct cluster *c)
     return quota_bytes(c->quota);
 }
 
+int64_t cluster_move_throttle(const struct cluster *c)
+{
+    return quota_throttle(c->quota);
+}
+
 const struct topic_config *cluster_topic_defaults(const struct cluster *c)
 {
     return &c->s.topic_defaults;

@@ -76,6 +76,8 @@ int cluster_turn_new(struct cluster *c)
         return err;
     struct state_reader_events reader_events = {reader_settled, state_was_read, reader_met_odd, c};
     err = state_reader_new(c->coordinator, &c->inbox, c->image, &reader_events, &c->reader);
+    if (!err)
+        err = quota_new(c->s.replication_quota_bytes, c->s.diag, &c->quota);
     if (err)
         return err;
     struct controller_driver_settings controller = {
@@ -83,6 +85,7 @@ int cluster_turn_new(struct cluster *c)
         .inbox = &c->inbox,
         .image = c->image,
         .reader = c->reader,
+        .quota = c->quota,
         .diag = c->s.diag,
         .rebalance_leaders = c->s.rebalance_leaders,
         .rebalance_interval_ms = c->s.rebalance_interval_ms,
@@ -115,8 +118,6 @@ int cluster_turn_new(struct cluster *c)
         err = petitions_new(&petitions, &c->petitions);
     if (!err)
         err = ends_new(&ends, &c->ends);
-    if (!err)
-        err = quota_new(c->s.replication_quota_bytes, c->s.diag, &c->quota);
     if (!err)
         err = isr_writer_new(&isr, &c->isr_writer);
     if (!err)
@@ -463,7 +464,7 @@ int64_t cluster_turn(struct cluster *c, int64_t now_ms)
 {
     int64_t next = INT64_MAX;
     give_up_gone(c);
-    hosting_set_quota(c->hosting, quota_bytes(c->quota));
+    hosting_set_quota(c->hosting, quota_bytes(c->quota), quota_throttle(c->quota));
     if (image_take_brokers_changed(c->image)) {
         controller_driver_consider_all(c->controller);
         hosting_take_brokers(c->hosting, c->image);

@@ -60,6 +60,8 @@ void controller_driver_start(struct controller_driver *d, int32_t epoch, int32_t
     d->epoch_version = epoch_version;
     d->all_is_due = true;
     d->doubt_ms = d->retry_ms = INT64_MAX;
+    d->is_ending_throttle = false;
+    d->throttle_ms = 0;
     d->rebalance_ms = clock_boot_ms() + d->s.rebalance_interval_ms;
     controller_wishes_start(d);
     topic_deletions_start(d->deletions, epoch_version);

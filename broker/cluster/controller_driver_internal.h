@@ -6,6 +6,7 @@
 #define BROOK_CLUSTER_CONTROLLER_DRIVER_INTERNAL_H
 
 #include "broker/cluster/controller_driver.h"
+#include "broker/cluster/quota.h"
 #include "broker/cluster/reassignment.h"
 #include "broker/cluster/topic_deletion.h"
 
@@ -61,6 +62,8 @@ struct controller_driver {
     struct topic_deletions *deletions;
     struct controller_wishes plans;
     struct controller_wishes elections;
+    bool is_ending_throttle; /* a write of that is under way */
+    int64_t throttle_ms;     /* not before */
 };
 
 /* controller_writes.c */

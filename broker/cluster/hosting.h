@@ -121,8 +121,9 @@ void hosting_follow_one(struct hosting *hosting, const struct image_topic *topic
 struct partition *hosting_find(struct hosting *hosting, const struct image_topic *topic, int32_t number);
 /* Its part in replication, likewise. */
 struct replica *hosting_find_replica(struct hosting *hosting, const struct image_topic *topic, int32_t number);
-/* Bytes per second that replicas here may take in while they catch up; 0: no limit. */
-void hosting_set_quota(struct hosting *hosting, int64_t bytes_per_s);
+/* Bytes per second that replicas here may take in while they catch up, and those that a move adds beside that; 0: no
+ * limit. */
+void hosting_set_quota(struct hosting *hosting, int64_t bytes_per_s, int64_t moved_bytes_per_s);
 /* Look at the in-sync replicas of everything led here, in a few milliseconds. */
 void hosting_look_soon(struct hosting *hosting, int64_t now_ms);
 /* Brokers came, went or moved. */

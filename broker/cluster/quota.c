@@ -17,7 +17,9 @@ struct quota {
     int64_t of_all;  /* -1: nothing is said */
     int64_t of_this; /* likewise */
     _Atomic int64_t bytes;
-    struct observation *watches[2];
+    _Atomic int64_t throttle;
+    int32_t throttle_version;
+    struct observation *watches[3];
 };
 
 int quota_new(int64_t setting, const struct diag *diag, struct quota **ret_quota)
@@ -28,6 +30,7 @@ int quota_new(int64_t setting, const struct diag *diag, struct quota **ret_quota
     q->diag = diag;
     q->setting = setting;
     q->of_all = q->of_this = -1;
+    q->throttle_version = QUOTA_NOT_READ;
     atomic_store(&q->bytes, setting);
     *ret_quota = q;
     return 0;
@@ -35,7 +38,7 @@ int quota_new(int64_t setting, const struct diag *diag, struct quota **ret_quota
 
 void quota_stop(struct quota *q)
 {
-    for (int i = 0; q && i < 2; i++)
+    for (int i = 0; q && i < 3; i++)
         observation_free(TAKE(q->watches[i]));
 }
 
@@ -47,6 +50,22 @@ void quota_free(struct quota *q)
 int64_t quota_bytes(const struct quota *q)
 {
     return atomic_load_explicit(&q->bytes, memory_order_relaxed);
+}
+
+int64_t quota_throttle(const struct quota *q)
+{
+    return atomic_load_explicit(&q->throttle, memory_order_relaxed);
+}
+
+int32_t quota_throttle_version(const struct quota *q)
+{
+    return q->throttle_version;
+}
+
+void quota_look(struct quota *q)
+{
+    if (q->watches[2])
+        observation_poke(q->watches[2]);
 }
 
 static void settle(struct quota *q)
@@ -104,6 +123,27 @@ static void this_observed(void *arg, const struct coordinator_reply *reply)
     settle(q);
 }
 
+static void throttle_observed(void *arg, const struct coordinator_reply *reply)
+{
+    struct quota *q = arg;
+    struct brook_error error;
+    int64_t bytes = 0;
+    if (reply->err && reply->err != -BROOK_E_NO_NODE)
+        return;
+    q->throttle_version = reply->err ? -1 : reply->stat.version;
+    if (!reply->err && znode_decode_throttle(reply->data, reply->data_bytes, &bytes, &error))
+        diag_log(q->diag, DIAG_WARN, "",
+                 PATH_REASSIGN_THROTTLE " makes no sense, so moves are not throttled: %s", error.text);
+    if (bytes == quota_throttle(q))
+        return;
+    atomic_store_explicit(&q->throttle, bytes, memory_order_relaxed);
+    if (bytes)
+        diag_log(q->diag, DIAG_INFO, "", "replicas that are moved here take in %" PRId64 " bytes per second at most",
+                 bytes);
+    else
+        diag_log(q->diag, DIAG_INFO, "", "replicas that are moved here are not throttled any more");
+}
+
 int quota_watch(struct quota *q, struct coordinator *coordinator, struct inbox *inbox, int32_t broker_id)
 {
     struct path path;
@@ -111,5 +151,7 @@ int quota_watch(struct quota *q, struct coordinator *coordinator, struct inbox *
         coordinator_observe(coordinator, OBSERVE_DATA, PATH_CONFIG_BROKERS_DEFAULT, 0, inbox, all_observed, q);
     q->watches[1] = coordinator_observe(coordinator, OBSERVE_DATA, path_broker_config(&path, broker_id), 0, inbox,
                                         this_observed, q);
-    return q->watches[0] && q->watches[1] ? 0 : -BROOK_E_NOMEM;
+    q->watches[2] =
+        coordinator_observe(coordinator, OBSERVE_DATA, PATH_REASSIGN_THROTTLE, 0, inbox, throttle_observed, q);
+    return q->watches[0] && q->watches[1] && q->watches[2] ? 0 : -BROOK_E_NOMEM;
 }

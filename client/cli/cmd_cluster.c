@@ -18,6 +18,7 @@ struct picture {
     const struct brook_cluster *cluster;
     const struct brook_reassignment **moves;
     size_t moves_count;
+    int64_t throttle; /* of the moves; 0: none */
 };
 
 static int compare_moves(const void *a, const void *b)
@@ -131,10 +132,11 @@ static json_t *cluster_json(const struct picture *all)
         json_array_append_new(brokers, json_pack("{s:i,s:s,s:i,s:s?,s:I}", "id", b->id, "host", b->host, "port",
                                                  b->port, "rack", b->rack, "leads", (json_int_t)led_by(cluster, b->id)));
     }
-    return json_pack("{s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:I,s:o,s:o}", "cluster_id", cluster->cluster_id, "controller",
+    return json_pack("{s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o}", "cluster_id", cluster->cluster_id, "controller",
                      cluster->controller, "brokers", brokers, "topics", (json_int_t)cluster->topics_count,
                      "partitions", (json_int_t)c.partitions, "leaderless", (json_int_t)c.leaderless,
-                     "under_replicated", (json_int_t)c.behind, "moving", (json_int_t)c.moving, "leaderless_partitions",
+                     "under_replicated", (json_int_t)c.behind, "moving", (json_int_t)c.moving, "move_throttle_bytes",
+                     (json_int_t)all->throttle, "leaderless_partitions",
                      trouble_json(all, has_no_leader), "under_replicated_partitions",
                      trouble_json(all, lacks_replicas));
 }
@@ -153,6 +155,8 @@ static void cluster_people(const struct picture *all)
            plural(cluster->topics_count), c.partitions, plural(c.partitions), c.leaderless, c.behind);
     if (c.moving)
         printf(", %zu being moved", c.moving);
+    if (c.moving && all->throttle)
+        printf(" (at most %" PRId64 " bytes/s per broker)", all->throttle);
     printf("\n");
     const char *titles[] = {"  BROKER", "ADDRESS", "RACK", "LEADS", "ROLE"};
     struct cli_table *table = cli_table_new(5, titles);
@@ -174,7 +178,7 @@ static void cluster_people(const struct picture *all)
 
 static int show(struct cli *cli, const struct brook_cluster *cluster, const struct brook_reassignments *moves)
 {
-    struct picture all = {cluster, calloc(moves->count + 1, sizeof *all.moves), moves->count};
+    struct picture all = {cluster, calloc(moves->count + 1, sizeof *all.moves), moves->count, moves->throttle_bytes};
     int code = CLI_OK;
     if (!all.moves)
         abort();

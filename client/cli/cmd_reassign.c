@@ -88,7 +88,8 @@ static int show_json(const struct cli *cli, const struct brook_reassignments *al
                                 ids_json(r->removing, r->removing_count), "target",
                                 ids_json(r->target, r->target_count), "isr", ids_json(r->isr, r->isr_count)));
     }
-    return cli_print_json(list);
+    return cli_print_json(json_pack("{s:I,s:I,s:o}", "throttle_bytes", (json_int_t)all->throttle_bytes, "quota_bytes",
+                                    (json_int_t)all->quota_bytes, "partitions", list));
 }
 
 static int show_people(const struct cli *cli, const struct brook_reassignments *all)
@@ -115,6 +116,11 @@ static int show_people(const struct cli *cli, const struct brook_reassignments *
         cli_table_print(table, stdout);
     else
         printf("nothing is being moved\n");
+    if (all->throttle_bytes)
+        printf("throttle: %" PRId64 " bytes per second and broker, until nothing is being moved any more\n",
+               all->throttle_bytes);
+    if (all->quota_bytes)
+        printf("replication.quota.bytes, for all replicas that are not in sync: %" PRId64 "\n", all->quota_bytes);
     cli_table_free(table);
     return CLI_OK;
 }
@@ -190,11 +196,14 @@ static const char *plural(size_t n, const char *one, const char *many)
 }
 
 /* On a terminal one line that changes; else a line whenever a partition has arrived. */
-static void say_progress(const struct cli *cli, size_t left, size_t before, int64_t lacking)
+static void say_progress(const struct cli *cli, size_t left, size_t before, int64_t lacking, int64_t throttle)
 {
-    char records[64] = "";
+    char records[128] = "";
     if (lacking >= 0)
         snprintf(records, sizeof records, ", %" PRId64 " records to copy", lacking);
+    if (throttle)
+        snprintf(records + strlen(records), sizeof records - strlen(records), ", throttled to %" PRId64 " bytes/s per broker",
+                 throttle);
     if (cli->progress && left)
         fprintf(stderr, "\r\033[K%zu %s being moved%s", left, plural(left, "partition is", "partitions are"), records);
     else if (left && left != before)
@@ -214,8 +223,9 @@ static int watch(struct cli *cli, brook_admin *admin)
         if (!all)
             return CLI_FAILED;
         size_t left = count_running(cli, admin, all, &lacking);
+        int64_t throttle = all->throttle_bytes;
         brook_reassignments_free(all);
-        say_progress(cli, left, before, lacking);
+        say_progress(cli, left, before, lacking, throttle);
         before = left;
         if (!left)
             return CLI_OK;
@@ -250,7 +260,7 @@ static void say_taken(const struct cli *cli, const struct plan *plan, size_t tak
         printf("%zu %s being moved\n", taken, plural(taken, "partition is", "partitions are"));
     if (quota > 0)
         printf("new replicas are copied with at most %" PRId64 " bytes per second and broker%s\n", quota,
-               is_dry ? " then" : ", until --throttle says otherwise");
+               is_dry ? " then" : ", until nothing is being moved any more");
     else if (quota == 0)
         printf("new replicas are copied without limit%s\n", is_dry ? " then" : "");
 }
@@ -361,7 +371,7 @@ static const struct cli_option options[] = {
     {"print", NULL, "with --brokers: print the plan, to be kept or changed, and do nothing", 0},
     {"plan", "FILE", "carry out a plan: {\"partitions\":[{\"topic\":\"T\",\"partition\":0,\"replicas\":[1,2]}]}", 0},
     {"cancel", NULL, "go back to the replicas of before the move that runs", 0},
-    {"throttle", "BYTES", "bytes per second that each broker may pull for new replicas, until changed; 0: no limit", 0},
+    {"throttle", "BYTES", "bytes per second that each broker may pull for replicas that moves add, until the last has ended; 0: no limit", 0},
     {"dry-run", NULL, "check everything, move nothing", 0},
     {"watch", NULL, "wait until nothing is being moved any more", 0},
     {0},
@@ -371,7 +381,9 @@ const struct cli_command cmd_cluster_reassign = {
     .group = "cluster", .name = "reassign", .arguments = "[TOPIC...]", .arguments_min = 0, .arguments_max = -1,
     .summary = "move partitions to other brokers, or show what is being moved",
     .description = "Move the partitions of the topics named, or of all, to other brokers. New replicas are added first; when\n"
-                   "all that are to stay are in sync the others go. Without options: show what is being moved.",
+                   "all that are to stay are in sync the others go. Without options: show what is being moved.\n"
+                   "A throttle holds for replicas that moves add, and ends by itself with the last of them; the brokers'\n"
+                   "replication.quota.bytes is the limit that stands, for every replica that is not in sync.",
     .examples = "  brook cluster reassign orders --brokers 2,3,4 --throttle 20M --watch\n"
                 "  brook cluster reassign --brokers 1,2,3 --print > plan.json\n"
                 "  brook cluster reassign --plan plan.json\n  brook cluster reassign --cancel\n",

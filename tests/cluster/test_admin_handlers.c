@@ -486,9 +486,9 @@ static Brook__ListReassignmentsResponse *list_moves(void)
     return ask(handle_list_reassignments, &message)->list_reassignments;
 }
 
-static bool quota_is_5000(void *arg)
+static bool throttle_is(void *arg)
 {
-    return cluster_replication_quota(bench.n->cluster) == 5000;
+    return cluster_move_throttle(bench.n->cluster) == *(int64_t *)arg;
 }
 
 static bool moves_are_seen(void *arg)
@@ -518,10 +518,13 @@ START_TEST(partitions_are_moved_listed_and_brought_back)
     ck_assert_uint_eq(list_moves()->n_partitions, 0);
 
     ck_assert_int_eq(code_of(reassign("t", 0, both, 2, 5000)->partitions[0]->status), 0);
-    world_wait(bench.w, quota_is_5000, NULL);
+    int64_t throttle = 5000, none = 0;
+    world_wait(bench.w, throttle_is, &throttle);
     world_wait(bench.w, moves_are_seen, &yes);
     Brook__ListReassignmentsResponse *moves = list_moves();
     ck_assert_uint_eq(moves->n_partitions, 1);
+    ck_assert_int_eq(moves->throttle_bytes, 5000);
+    ck_assert_int_eq(moves->quota_bytes, 0);
     ck_assert(envelope_bytes_equal(&moves->partitions[0]->topic, "t"));
     ck_assert_uint_eq(moves->partitions[0]->n_adding, 1);
     ck_assert_int_eq(moves->partitions[0]->adding[0], 2);
@@ -531,7 +534,9 @@ START_TEST(partitions_are_moved_listed_and_brought_back)
 
     ck_assert_int_eq(code_of(reassign("t", 0, NULL, 0, -1)->partitions[0]->status), 0);
     world_wait(bench.w, moves_are_seen, &no);
+    world_wait(bench.w, throttle_is, &none);
     ck_assert_uint_eq(list_moves()->n_partitions, 0);
+    ck_assert_int_eq(list_moves()->throttle_bytes, 0);
     end();
 }
 END_TEST

@@ -118,8 +118,9 @@ struct brook_partition_plan {
     size_t replicas_count;   /* 0: cancel the move that runs */
 };
 /* Move partitions to other brokers. Returns when the plan is taken over: brook_admin_list_reassignments() shows what
- * is still on its way. `quota_bytes`: bytes per second that each broker of the cluster may pull for new replicas from
- * now on, 0 without limit, -1 as it is (count 0: only that is set). Errors as above: -BROOK_E_INVALID_REPLICAS,
+ * is still on its way. `quota_bytes`: bytes per second that each broker of the cluster may pull for replicas that moves
+ * add, until nothing is being moved any more; 0 without limit, -1 as it is (count 0: only that is set, for what is being
+ * moved). Errors as above: -BROOK_E_INVALID_REPLICAS,
  * -BROOK_E_BROKER_NOT_AVAILABLE, -BROOK_E_NO_REASSIGNMENT, ... `validate_only`: check, write nothing. */
 int brook_admin_reassign(brook_admin *admin, const struct brook_partition_plan *plans, size_t count,
                          int64_t quota_bytes, bool validate_only, int timeout_ms, struct brook_error *errors,
@@ -143,6 +144,8 @@ struct brook_reassignment {
 struct brook_reassignments {
     const struct brook_reassignment *list;
     size_t count;
+    int64_t throttle_bytes; /* per second and broker, for replicas that moves add, until the last one has ended; 0: none */
+    int64_t quota_bytes;    /* replication.quota.bytes of the broker that answered: of all that are not in sync; 0: none */
 };
 int brook_admin_list_reassignments(brook_admin *admin, int timeout_ms, struct brook_reassignments **ret_reassignments,
                                    struct brook_error *error);

@@ -47,7 +47,7 @@ static bool wish(struct wishes *w, const char *path, const struct znode_wishes *
 bool wishes_elect(struct wishes *w, const char *topic, int32_t partitions)
 {
     struct znode_wish *list = calloc((size_t)partitions, sizeof *list);
-    struct znode_wishes wishes = {list, (size_t)partitions};
+    struct znode_wishes wishes = {.list = list, .count = (size_t)partitions};
     if (!list)
         abort();
     for (int32_t p = 0; p < partitions; p++)
@@ -62,6 +62,6 @@ bool wishes_move(struct wishes *w, const char *topic, int32_t partition, const i
     struct znode_wish one = {.topic = (char *)(intptr_t)topic,
                              .partition = partition,
                              .replicas = {(int32_t *)(intptr_t)replicas, count}};
-    struct znode_wishes wishes = {&one, 1};
+    struct znode_wishes wishes = {.list = &one, .count = 1};
     return wish(w, PATH_REASSIGN, &wishes, ZNODE_WISH_REASSIGN);
 }
