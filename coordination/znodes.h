@@ -28,7 +28,15 @@ int topic_id_parse(const char *text, struct topic_id *ret);
 char *znode_encode_cluster_id(const char *id);
 int znode_decode_cluster_id(const char *data, size_t bytes, char **ret_id, struct brook_error *error);
 
+/* Some partitions of one topic. */
+struct znode_change_partitions {
+    char *topic;
+    int32_t *partitions;
+    size_t partitions_count;
+};
+
 /* ---- /brokers/ids/<id> --------------------------------------------------------------------------------- */
+/* Ours beside Kafka's fields: "broker_epoch", "clean_from", "disk_from", "draining", "offline":{"T":[0,3]}. */
 struct znode_broker {
     char *host;
     int32_t port;
@@ -39,7 +47,11 @@ struct znode_broker {
     int64_t clean_from; /* the epoch that stopped cleanly; -1: none */
     int64_t disk_from;  /* the epoch that its data directories were last registered with; -1: none */
     bool draining;
+    struct znode_change_partitions *offline; /* its replicas whose logs are offline; by topic, numbers rising */
+    size_t offline_count;
 };
+/* Whether the broker says so of that replica. */
+bool znode_broker_is_offline(const struct znode_broker *b, const char *topic, int32_t partition);
 void znode_broker_done(struct znode_broker *b);
 char *znode_encode_broker(const struct znode_broker *b);
 int znode_decode_broker(const char *data, size_t bytes, struct znode_broker *ret, struct brook_error *error);
@@ -94,11 +106,7 @@ struct znode_change {
     bool brokers;   /* the set of live brokers */
     char **topics;  /* whole topics: made, grown, deleted, configured */
     size_t topics_count;
-    struct znode_change_partitions {
-        char *topic;
-        int32_t *partitions;
-        size_t partitions_count;
-    } *states; /* partition states */
+    struct znode_change_partitions *states; /* partition states */
     size_t states_count;
     char **assigned; /* topic nodes alone: their settings and states are as they were */
     size_t assigned_count;

@@ -224,6 +224,7 @@ static int start_hosting(struct cluster *c)
                                     .noted = cluster_registration_noted,
                                     .changed = cluster_hosting_changed,
                                     .look = cluster_hosting_look,
+                                    .offline = cluster_hosting_offline,
                                     .closed = hosting_was_closed,
                                     .arg = c};
     return hosting_new(&settings, &c->inbox, &events, &c->hosting);

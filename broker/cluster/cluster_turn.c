@@ -1,6 +1,7 @@
 /* The cluster thread's turn: from what was read to partitions, states and views. */
 #include "broker/cluster/cluster_internal.h"
 #include "broker/cluster/isr_writer.h"
+#include "broker/cluster/leaderless.h"
 #include "broker/cluster/quota.h"
 #include "broker/partition/partition.h"
 #include "coordination/tombstones.h"
@@ -46,7 +47,26 @@ static void state_was_read(void *arg, struct image_topic *topic, int32_t number)
 static void reader_met_odd(void *arg, const char *path, const struct brook_error *error)
 {
     struct cluster *c = arg;
-    diag_log(c->s.diag, DIAG_WARN, "", "%s makes no sense and is passed over: %s", path, error->text);
+    c->view_is_due = true;
+    diag_log(c->s.diag, DIAG_WARN, "", "%s makes no sense and is passed over, until it is mended: %s", path,
+             error->text);
+}
+
+static void reader_met_mended(void *arg, const char *path)
+{
+    struct cluster *c = arg;
+    c->view_is_due = true;
+    diag_log(c->s.diag, DIAG_INFO, "", "%s: what made no sense there was mended, or is gone", path);
+}
+
+static void quota_node_read(void *arg, const char *path, const struct brook_error *error)
+{
+    struct cluster *c = arg;
+    struct unreadable *all = image_unreadable(c->image);
+    if (error && unreadable_put(all, path, NULL, -1, error->text))
+        reader_met_odd(c, path, error);
+    else if (!error && unreadable_clear(all, path))
+        reader_met_mended(c, path);
 }
 
 static void controller_outdated(void *arg)
@@ -74,10 +94,10 @@ int cluster_turn_new(struct cluster *c)
     int err = image_new(&c->s.topic_defaults, &c->image);
     if (err)
         return err;
-    struct state_reader_events reader_events = {reader_settled, state_was_read, reader_met_odd, c};
+    struct state_reader_events reader_events = {reader_settled, state_was_read, reader_met_odd, reader_met_mended, c};
     err = state_reader_new(c->coordinator, &c->inbox, c->image, &reader_events, &c->reader);
     if (!err)
-        err = quota_new(c->s.replication_quota_bytes, c->s.diag, &c->quota);
+        err = quota_new(c->s.replication_quota_bytes, c->s.diag, quota_node_read, c, &c->quota);
     if (err)
         return err;
     struct controller_driver_settings controller = {
@@ -148,6 +168,16 @@ void cluster_hosting_changed(void *arg, const char *topic, int32_t number)
     image_touch(found);
     ends_consider(c->ends, found);
     served_may_differ(c, found);
+}
+
+/* Others are to lead what is offline here. */
+void cluster_hosting_offline(void *arg)
+{
+    struct cluster *c = arg;
+    struct znode_change_partitions *list;
+    size_t count;
+    hosting_take_offline(c->hosting, &list, &count);
+    registry_set_offline(c->registry, list, count);
 }
 
 void cluster_hosting_look(void *arg, const char *topic, int32_t number, struct replica *replica)
@@ -263,7 +293,38 @@ static int64_t give_up_unwanted(struct cluster *c, int64_t now_ms)
 struct block_partition {
     struct cluster *cluster;
     const struct image_topic *topic;
+    int32_t *offline; /* of ZNODE_REPLICAS_MAX, both to be filled */
+    char *why;        /* of LEADERLESS_TEXT_BYTES */
 };
+
+static int32_t list_offline(const struct block_partition *at, int32_t number)
+{
+    const struct image *image = at->topic->image;
+    const struct znode_replicas *replicas = &at->topic->node.replicas[number];
+    int32_t count = 0;
+    for (int32_t i = 0; image_has_offline(image) && i < replicas->count && count < ZNODE_REPLICAS_MAX; i++)
+        if (image_is_offline(image, replicas->brokers[i], at->topic->name, number))
+            at->offline[count++] = replicas->brokers[i];
+    return count;
+}
+
+static const char *explain(const struct block_partition *at, int32_t number, int32_t offline_count)
+{
+    struct znode_state state;
+    const struct image_partition *p = &at->topic->partitions[number];
+    if (p->leader >= 0)
+        return NULL;
+    if (p->is_unreadable && p->version < 0)
+        return "its state in ZooKeeper makes no sense";
+    bool has_state = image_partition_state(p, &state);
+    struct controller_case judged = {.replicas = &at->topic->node.replicas[number],
+                                     .state = has_state ? &state : NULL,
+                                     .alive = image_alive(at->topic->image),
+                                     .is_durable = at->topic->is_made_fsync,
+                                     .offline = at->offline,
+                                     .offline_count = offline_count};
+    return leaderless_explain(&judged, at->why);
+}
 
 static void fill_partition(const void *arg, int32_t number, struct view_partition *ret)
 {
@@ -280,6 +341,10 @@ static void fill_partition(const void *arg, int32_t number, struct view_partitio
         .local = hosting_find(at->cluster->hosting, at->topic, number),
         .replica = hosting_find_replica(at->cluster->hosting, at->topic, number),
     };
+    ret->offline_count = list_offline(at, number);
+    ret->offline = at->offline;
+    ret->why_leaderless = explain(at, number, ret->offline_count);
+    ret->offline_here = hosting_offline_reason(at->cluster->hosting, at->topic, number);
     const struct znode_move *move = znode_topic_move(&at->topic->node, number);
     if (!move)
         return;
@@ -293,7 +358,9 @@ static void fill_partition(const void *arg, int32_t number, struct view_partitio
 
 static struct view_block *make_block(struct cluster *c, const struct image_topic *topic)
 {
-    struct block_partition at = {c, topic};
+    int32_t offline[ZNODE_REPLICAS_MAX];
+    char why[LEADERLESS_TEXT_BYTES];
+    struct block_partition at = {c, topic, offline, why};
     struct view_block_source source = {
         .name = topic->name,
         .topic_id = topic->node.topic_id,
@@ -325,8 +392,14 @@ static struct view *make_view(struct cluster *c)
             return NULL;
         blocks[i] = topic->block;
     }
-    struct view_source source = {c->views + 1,  c->cluster_id, c->controller_id, brokers,
-                                 brokers_count, blocks,        topics_count};
+    const struct unreadable *odd = image_unreadable(c->image);
+    size_t odd_count = odd->count < VIEW_UNREADABLE_MAX ? odd->count : VIEW_UNREADABLE_MAX;
+    struct view_unreadable shown[VIEW_UNREADABLE_MAX];
+    for (size_t i = 0; i < odd_count; i++)
+        shown[i] = (struct view_unreadable){odd->list[i].path, odd->list[i].topic, odd->list[i].partition,
+                                            odd->list[i].reason};
+    struct view_source source = {c->views + 1, c->cluster_id, c->controller_id, brokers, brokers_count,
+                                 blocks,       topics_count,  shown,            odd_count};
     return view_new(&source);
 }
 
@@ -457,7 +530,26 @@ static int64_t reread(struct cluster *c, int64_t now_ms)
         return INT64_MAX;
     if (now_ms >= c->reread_ms)
         cluster_read_all(c);
-    return c->reread_ms;
+    if (!image_unreadable(c->image)->count)
+        c->unreadable_ms = now_ms + CLUSTER_UNREADABLE_MS;
+    else if (now_ms >= c->unreadable_ms && state_reader_is_idle(c->reader)) {
+        c->unreadable_ms = now_ms + CLUSTER_UNREADABLE_MS;
+        state_reader_read_unreadable(c->reader);
+    }
+    return c->reread_ms < c->unreadable_ms ? c->reread_ms : c->unreadable_ms;
+}
+
+/* Who is waited for depends on who lives. */
+static void touch_leaderless(struct cluster *c)
+{
+    for (size_t i = 0; i < image_topics_count(c->image); i++) {
+        struct image_topic *topic = image_topic_at(c->image, i);
+        bool is_led = true;
+        for (int32_t p = 0; p < topic->node.partitions_count && is_led; p++)
+            is_led = topic->partitions[p].leader >= 0;
+        if (!is_led)
+            image_touch(topic);
+    }
 }
 
 int64_t cluster_turn(struct cluster *c, int64_t now_ms)
@@ -466,6 +558,7 @@ int64_t cluster_turn(struct cluster *c, int64_t now_ms)
     give_up_gone(c);
     hosting_set_quota(c->hosting, quota_bytes(c->quota), quota_throttle(c->quota));
     if (image_take_brokers_changed(c->image)) {
+        touch_leaderless(c);
         controller_driver_consider_all(c->controller);
         hosting_take_brokers(c->hosting, c->image);
         c->view_is_due = true;

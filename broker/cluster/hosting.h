@@ -79,6 +79,8 @@ struct hosting_events {
     /* The in-sync replicas of a partition that is led here may have to change: replica_propose(), if there is room for a
      * write now; else it is asked again. NULL: nobody cares. */
     void (*look)(void *arg, const char *topic, int32_t number, struct replica *replica);
+    /* Other logs than before are offline: hosting_take_offline(). NULL: nobody cares. */
+    void (*offline)(void *arg);
 };
 
 /* Returns 0, -BROOK_E_NOMEM or -BROOK_E_IO. */
@@ -121,6 +123,12 @@ void hosting_follow_one(struct hosting *hosting, const struct image_topic *topic
 struct partition *hosting_find(struct hosting *hosting, const struct image_topic *topic, int32_t number);
 /* Its part in replication, likewise. */
 struct replica *hosting_find_replica(struct hosting *hosting, const struct image_topic *topic, int32_t number);
+/* The replicas here whose logs are offline, or can not be opened: by topic, numbers rising, as many as a registration can
+ * name. `offline` is called when it is time for another list. The caller owns it (hosting_free_offline()). */
+void hosting_take_offline(struct hosting *hosting, struct znode_change_partitions **ret_list, size_t *ret_count);
+void hosting_free_offline(struct znode_change_partitions *list, size_t count);
+/* Why that replica's log is offline; borrowed until hosting is called again. NULL: it is not. */
+const char *hosting_offline_reason(struct hosting *hosting, const struct image_topic *topic, int32_t number);
 /* Bytes per second that replicas here may take in while they catch up, and those that a move adds beside that; 0: no
  * limit. */
 void hosting_set_quota(struct hosting *hosting, int64_t bytes_per_s, int64_t moved_bytes_per_s);

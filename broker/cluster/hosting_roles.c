@@ -89,7 +89,8 @@ static void take_brokers(struct hosted *h, const struct image *image, const stru
     for (int32_t i = 0; i < replicas->count; i++) {
         const struct image_broker *broker = find_broker(image, replicas->brokers[i]);
         replica_take_broker(h->replica, replicas->brokers[i], broker ? broker->node.broker_epoch : -1,
-                            broker && broker->node.draining);
+                            broker && (broker->node.draining ||
+                                       image_is_offline(image, replicas->brokers[i], h->topic, h->number)));
     }
 }
 

@@ -16,7 +16,10 @@
 struct diag;
 struct quota;
 
-int quota_new(int64_t setting, const struct diag *diag, struct quota **ret_quota);
+/* A node was read: `error` says why it can not be used, NULL: it can, or is not there. */
+typedef void quota_report(void *arg, const char *path, const struct brook_error *error);
+
+int quota_new(int64_t setting, const struct diag *diag, quota_report *report, void *arg, struct quota **ret_quota);
 void quota_free(struct quota *quota); /* NULL is fine */
 /* Follow ZooKeeper, from the first registration on. Returns 0 or -BROOK_E_NOMEM. */
 int quota_watch(struct quota *quota, struct coordinator *coordinator, struct inbox *inbox, int32_t broker_id);

@@ -51,22 +51,6 @@ static struct brook_cluster *describe(struct cli *cli, brook_admin *admin)
 
 /* ---- progress --------------------------------------------------------------------------------------- */
 
-static void join(const int32_t *ids, size_t count, char *text, size_t room)
-{
-    size_t n = 0;
-    snprintf(text, room, "-");
-    for (size_t i = 0; i < count && n + 12 < room; i++)
-        n += (size_t)snprintf(text + n, room - n, "%s%" PRId32, i ? "," : "", ids[i]);
-}
-
-static json_t *ids_json(const int32_t *ids, size_t count)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, json_integer(ids[i]));
-    return list;
-}
-
 static bool is_asked_for(const struct cli *cli, const char *topic)
 {
     for (int i = 0; i < cli->arguments_count; i++)
@@ -83,10 +67,10 @@ static int show_json(const struct cli *cli, const struct brook_reassignments *al
         if (is_asked_for(cli, r->topic))
             json_array_append_new(
                 list, json_pack("{s:s,s:i,s:i,s:o,s:o,s:o,s:o,s:o}", "topic", r->topic, "partition", (int)r->partition,
-                                "leader", (int)r->leader, "replicas", ids_json(r->replicas, r->replicas_count),
-                                "adding", ids_json(r->adding, r->adding_count), "removing",
-                                ids_json(r->removing, r->removing_count), "target",
-                                ids_json(r->target, r->target_count), "isr", ids_json(r->isr, r->isr_count)));
+                                "leader", (int)r->leader, "replicas", cli_ids_json(r->replicas, r->replicas_count),
+                                "adding", cli_ids_json(r->adding, r->adding_count), "removing",
+                                cli_ids_json(r->removing, r->removing_count), "target",
+                                cli_ids_json(r->target, r->target_count), "isr", cli_ids_json(r->isr, r->isr_count)));
     }
     return cli_print_json(json_pack("{s:I,s:I,s:o}", "throttle_bytes", (json_int_t)all->throttle_bytes, "quota_bytes",
                                     (json_int_t)all->quota_bytes, "partitions", list));
@@ -103,11 +87,11 @@ static int show_people(const struct cli *cli, const struct brook_reassignments *
         if (!is_asked_for(cli, r->topic))
             continue;
         snprintf(number, sizeof number, "%" PRId32, r->partition);
-        join(r->replicas, r->replicas_count, replicas, sizeof replicas);
-        join(r->adding, r->adding_count, adding, sizeof adding);
-        join(r->removing, r->removing_count, removing, sizeof removing);
-        join(r->target, r->target_count, target, sizeof target);
-        join(r->isr, r->isr_count, isr, sizeof isr);
+        cli_join_ids(r->replicas, r->replicas_count, replicas, sizeof replicas);
+        cli_join_ids(r->adding, r->adding_count, adding, sizeof adding);
+        cli_join_ids(r->removing, r->removing_count, removing, sizeof removing);
+        cli_join_ids(r->target, r->target_count, target, sizeof target);
+        cli_join_ids(r->isr, r->isr_count, isr, sizeof isr);
         const char *cells[] = {r->topic, number, replicas, adding, removing, target, isr};
         cli_table_add(table, cells);
         shown++;

@@ -48,6 +48,9 @@ struct brook_partition {
     size_t replicas_count;
     const int32_t *isr;
     size_t isr_count;
+    const int32_t *offline; /* of the replicas those that live, but whose log is offline there (a disk failed) */
+    size_t offline_count;
+    const char *why_leaderless; /* and who is waited for: a sentence; NULL: it has a leader */
 };
 struct brook_topic {
     const char *name;
@@ -56,6 +59,13 @@ struct brook_topic {
     const struct brook_partition *partitions;
     size_t partitions_count;
 };
+/* A node of ZooKeeper that makes no sense to the broker that answers: what it said before counts. */
+struct brook_unreadable {
+    const char *path;
+    const char *reason;
+    const char *topic; /* NULL: it is of none */
+    int32_t partition; /* -1: of none */
+};
 struct brook_cluster {
     const char *cluster_id;
     int32_t controller; /* -1: none known */
@@ -63,6 +73,8 @@ struct brook_cluster {
     size_t brokers_count;
     const struct brook_topic *topics;
     size_t topics_count;
+    const struct brook_unreadable *unreadable; /* the first hundred */
+    size_t unreadable_count;
 };
 /* `topics` NULL with count 0: all topics. */
 int brook_admin_describe_cluster(brook_admin *admin, const char *const *topics, size_t count, int timeout_ms,

@@ -142,7 +142,7 @@ static void begin_at_rate(struct world *w, const char *name, int64_t bytes_per_s
                                                     .expanded_bytes_max = 1 << 20},
                                         .defaults = &defaults,
                                         .diag = &w->diag};
-    struct hosting_events events = {opened, changed, NULL, closed, w, NULL};
+    struct hosting_events events = {opened, changed, NULL, closed, w, NULL, NULL};
     ck_assert_int_eq(inbox_init(&w->inbox), 0);
     ck_assert_int_eq(image_new(&defaults, &w->image), 0);
     put_topic(w);

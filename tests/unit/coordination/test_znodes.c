@@ -140,6 +140,7 @@ static const struct sample {
      "\"timestamp\":\"1671020353457\",\"port\":9092,\"version\":5}"},
     {decode_broker,
      "{\"version\":1,\"host\":\"localhost\",\"port\":9092,\"jmx_port\":9999,\"timestamp\":\"2233345666\"}"},
+    {decode_broker, "{\"version\":5,\"host\":\"h\",\"port\":1,\"offline\":{\"b\":[3,0],\"a\":[1]}}"},
     {decode_topic,
      "{\"version\":2,\"partitions\":{\"0\":[1]},\"adding_replicas\":{},\"removing_replicas\":{}}"},
     {decode_topic, "{\"removing_replicas\":{},\"partitions\":{\"1\":[2,3],\"0\":[1,2]},\"topic_id\":"
@@ -250,6 +251,9 @@ START_TEST(nonsense_is_refused)
         {decode_broker, "{\"version\":5,\"host\":\"h\",\"port\":\"x\"}"},
         {decode_broker, "{\"version\":5,\"host\":\"h\\u0000x\",\"port\":1}"},
         {decode_broker, "{\"version\":5,\"host\":\"h\",\"host\":\"g\",\"port\":1}"},
+        {decode_broker, "{\"version\":5,\"host\":\"h\",\"port\":1,\"offline\":{\"a/b\":[1]}}"},
+        {decode_broker, "{\"version\":5,\"host\":\"h\",\"port\":1,\"offline\":{\"a\":[-1]}}"},
+        {decode_broker, "{\"version\":5,\"host\":\"h\",\"port\":1,\"offline\":[]}"},
         {decode_broker, "[]"},
         {decode_broker, "{\"version\":5,\"host\":\"h\",\"port\":1} x"},
         {decode_topic, "{\"version\":3,\"partitions\":{}}"},
