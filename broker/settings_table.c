@@ -96,6 +96,9 @@ const struct setting settings_table[] = {
     LONG("log.dir.min.free.bytes", log_dir_min_free_bytes, "67108864", 0, (int64_t)1 << 50, "bytes", STATIC,
          "A data directory with less room takes no records and no new partitions. It is what retention, checkpoints and "
          "the next start write into. 0: only what a failed write says counts."),
+    CHOICE("log.message.timestamp.type", log_message_timestamp_type, "CreateTime", "CreateTime|LogAppendTime", STATIC,
+           "Which time records have: what their producer says (CreateTime), or the broker's clock when it appended them "
+           "(LogAppendTime). Topics may say otherwise (message.timestamp.type)."),
     LONG("log.message.timestamp.before.max.ms", log_message_timestamp_before_max_ms, "9223372036854775807", 0,
          INT64_MAX, "ms", STATIC,
          "A batch whose first record is stamped so much before the broker's clock is refused (INVALID_TIMESTAMP). Topics "

@@ -217,11 +217,16 @@ START_TEST(settings_are_shown_with_what_is_default)
 {
     begin("/h-configs");
     Brook__NewTopic topic = new_topic("t", 1, 1), *topics[] = {&topic};
-    Brook__ConfigEntry entry = BROOK__CONFIG_ENTRY__INIT, *entries[] = {&entry};
+    Brook__ConfigEntry entry = BROOK__CONFIG_ENTRY__INIT, *entries[2] = {&entry};
+    Brook__ConfigEntry size = BROOK__CONFIG_ENTRY__INIT;
+    size.key = envelope_text("max.message.bytes");
+    size.value = envelope_text("4096");
+    size.has_key = size.has_value = true;
     entry.key = envelope_text("segment.bytes");
     entry.value = envelope_text("4096");
+    entries[1] = &size;
     topic.configs = entries;
-    topic.n_configs = 1;
+    topic.n_configs = 2;
     entry.has_key = entry.has_value = true;
     create(topics, 1);
     Brook__Request message = BROOK__REQUEST__INIT;

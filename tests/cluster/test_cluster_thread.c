@@ -883,8 +883,8 @@ START_TEST(stop_in_the_middle_of_retention_is_clean)
     node_start(w, n);
     node_wait_ready(w, n);
     struct znode_config_entry entries[] = {
-        {"file.delete.delay.ms", "0"}, {"retention.ms", "1"}, {"segment.bytes", "1024"}};
-    struct znode_config config = {entries, 3};
+        {"file.delete.delay.ms", "0"}, {"max.message.bytes", "1024"}, {"retention.ms", "1"}, {"segment.bytes", "1024"}};
+    struct znode_config config = {entries, 4};
     struct cluster_new_topic topic = {"t", 3, 1, &config};
     n->is_told = false;
     cluster_create_topic(n->cluster, &topic, false, 5000, &n->inbox, note_result, n);

@@ -1,6 +1,7 @@
 /* What an operator is told: why partitions have no leader, which logs are offline and that others lead then, which nodes of
  * ZooKeeper make no sense. By the brook command, against real brokers. */
 #include "coordination/coordinator.h"
+#include "proto/base/clock.h"
 #include "tests/support/brokers.h"
 #include "tests/support/caller.h"
 #include "tests/support/suite.h"
@@ -339,7 +340,41 @@ START_TEST(nodes_that_make_no_sense_are_named_and_hold_up_nobody)
 }
 END_TEST
 
+/* The broker's clock counts, not the producer's; lookups by time go by it. */
+START_TEST(records_of_a_topic_with_append_time_have_the_brokers_time)
+{
+    struct bench x;
+    brook_producer *producer;
+    begin(&x, NULL);
+    ck_assert_int_eq(brook(&x, "topic create u --set segment.bytes=4096 --replicas 1"), 1);
+    ck_assert_msg(strstr(x.output, "segment.bytes=4096 is less than max.message.bytes="), "%s", x.output);
+    run(&x, "topic create t --partitions 1 --replicas 3 --set message.timestamp.type=LogAppendTime");
+    ck_assert_int_eq(brook(&x, "topic alter t --set segment.bytes=4096"), 1);
+    ck_assert_int_eq(brook_producer_new(x.config, &producer, &x.error), 0);
+    int64_t before_ms = clock_wall_ms();
+    for (int64_t stamp = 1000; stamp <= 5000; stamp += 1000) {
+        struct brook_record r = {.topic = "t", .partition = 0, .value = "x", .value_bytes = 1, .timestamp = stamp};
+        ck_assert_int_eq(brook_producer_send(producer, &r, BROOK_SEND_WAIT, &x.error), 0);
+        ck_assert_int_eq(brook_producer_flush(producer, WAIT_MS), 0);
+    }
+    brook_producer_close(producer, 1000);
+    run(&x, "consume t --until-end --format '%T\\n'");
+    int n = 0;
+    for (char *at = strtok(x.output, "\n"); at; at = strtok(NULL, "\n"))
+        if (at[0] >= '0' && at[0] <= '9') {
+            ck_assert_msg(strtoll(at, NULL, 10) >= before_ms, "%s is before %lld", at, (long long)before_ms);
+            n++;
+        }
+    ck_assert_int_eq(n, 5);
+    struct brook_position position = {"t", 0, 0};
+    ck_assert_int_eq(brook_admin_list_offsets(x.admin, &position, &before_ms, 1, WAIT_MS, &x.error), 0);
+    ck_assert_int_eq(position.offset, 0);
+    end(&x);
+}
+END_TEST
+
 SUITE_MAIN("cluster/operator", SUITE_TEST_SLOW(a_partition_without_leader_says_who_is_waited_for, 120),
            SUITE_TEST_SLOW(a_broker_whose_directory_fails_hands_over_and_says_why, 180),
            SUITE_TEST_SLOW(a_log_that_can_not_be_opened_is_not_about_to_be_led, 120),
+           SUITE_TEST_SLOW(records_of_a_topic_with_append_time_have_the_brokers_time, 120),
            SUITE_TEST_SLOW(nodes_that_make_no_sense_are_named_and_hold_up_nobody, 240))
