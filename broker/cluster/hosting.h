@@ -32,6 +32,7 @@ struct replica;
 
 #define HOSTING_CHECKPOINT_MS 60000
 #define HOSTING_CLEAN_RETRY_MS 300000 /* until a log that could not be compacted is tried again */
+#define HOSTING_CLEAN_FULL_MS 5000    /* likewise, for want of room: at first, doubled with each time in a row */
 #define HOSTING_RETRY_MS 30000        /* until a partition that could not be opened is tried again */
 #define HOSTING_ROLES_MS 500          /* between two tries to take roles that could not be taken */
 #define HOSTING_OFFLINE_CHECK_MS 1000 /* between two looks for logs that take no appends any more */

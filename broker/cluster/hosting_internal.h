@@ -45,6 +45,7 @@ struct host_dir {
     bool is_full;
     bool is_looking; /* at its room */
     int64_t free_bytes;
+    _Atomic int64_t free_seen; /* the same, for other threads */
     struct disk_job space_job;
     int space_err;
     struct brook_error space_error;
@@ -95,6 +96,8 @@ struct hosted {
 
     _Atomic bool stop_cleaning;     /* the partition is wanted back */
     _Atomic int64_t clean_after_ms; /* clock_boot_ms(): not compacted before */
+    _Atomic int clean_full;         /* how often in a row there was no room for it */
+    _Atomic int64_t clean_free_before; /* in its directory, when there was none the last time */
 
     struct disk_job job;
     struct inbox_item released;
