@@ -4,6 +4,7 @@
 #include "broker/cluster/leaderless.h"
 #include "broker/cluster/quota.h"
 #include "broker/partition/partition.h"
+#include "coordination/changes.h"
 #include "coordination/tombstones.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
@@ -44,12 +45,43 @@ static void state_was_read(void *arg, struct image_topic *topic, int32_t number)
     c->view_is_due = true;
 }
 
+/* Nobody has announced it, so that only whoever came across it knows. Not in a full read, which others make, too. */
+static void announce_odd(struct cluster *c, const struct unreadable_node *node)
+{
+    if (!node || !node->topic || state_reader_is_reading_all(c->reader) || !c->is_registered)
+        return;
+    int32_t number = node->partition;
+    struct znode_change_partitions one = {node->topic, &number, 1};
+    struct znode_change change = {.states = &one, .states_count = number >= 0, .topics = (char **)(uintptr_t)&node->topic,
+                                  .topics_count = number < 0};
+    struct coordinator_multi *multi = coordinator_multi_new();
+    if (!multi || changes_announce(multi, &change)) {
+        coordinator_multi_free(multi);
+        return;
+    }
+    coordinator_multi_send(c->coordinator, &multi,
+                           (struct coordinator_call){.inbox = &c->inbox,
+                                                     .generation = coordinator_generation(c->coordinator)});
+}
+
 static void reader_met_odd(void *arg, const char *path, const struct brook_error *error)
 {
     struct cluster *c = arg;
     c->view_is_due = true;
     diag_log(c->s.diag, DIAG_WARN, "", "%s makes no sense and is passed over, until it is mended: %s", path,
              error->text);
+    announce_odd(c, unreadable_find(image_unreadable(c->image), path));
+}
+
+/* A leader met it: read by the reader, which remembers such nodes. */
+static void leader_met_odd(void *arg, const char *topic, int32_t number)
+{
+    struct cluster *c = arg;
+    const struct image_topic *found = image_find(c->image, topic);
+    struct znode_change_partitions one = {(char *)(uintptr_t)topic, &number, 1};
+    struct znode_change change = {.states = &one, .states_count = 1};
+    if (found && number < found->node.partitions_count && !found->partitions[number].is_unreadable)
+        state_reader_read_change(c->reader, &change);
 }
 
 static void reader_met_mended(void *arg, const char *path)
@@ -129,6 +161,7 @@ int cluster_turn_new(struct cluster *c)
         .broker_id = c->s.broker_id,
         .diag = c->s.diag,
         .news = state_news,
+        .odd = leader_met_odd,
         .arg = c,
     };
     struct ends_settings ends = {c->coordinator, &c->inbox, c->image, c->hosting, c->s.broker_id};

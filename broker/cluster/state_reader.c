@@ -539,6 +539,11 @@ void state_reader_read_unreadable(struct state_reader *r)
     pump(r);
 }
 
+bool state_reader_is_reading_all(const struct state_reader *r)
+{
+    return r->is_reading_all;
+}
+
 bool state_reader_is_idle(const struct state_reader *r)
 {
     return !r->head && !r->in_flight;

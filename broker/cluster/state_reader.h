@@ -47,6 +47,8 @@ void state_reader_read_change(struct state_reader *reader, const struct znode_ch
 /* Look again at what made no sense: nobody announces that it was mended. */
 void state_reader_read_unreadable(struct state_reader *reader);
 
+/* Everything is being read. */
+bool state_reader_is_reading_all(const struct state_reader *reader);
 bool state_reader_is_idle(const struct state_reader *reader);
 /* Everything was read since state_reader_forget(), and nothing failed since. */
 bool state_reader_is_complete(const struct state_reader *reader);

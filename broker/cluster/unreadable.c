@@ -119,12 +119,15 @@ size_t unreadable_keep_children(struct unreadable *all, const char *parent, cons
     return before - all->count;
 }
 
+const struct unreadable_node *unreadable_find(const struct unreadable *all, const char *path)
+{
+    bool is_there;
+    size_t at = place_of(all, path, &is_there);
+    return is_there ? &all->list[at] : NULL;
+}
+
 bool unreadable_has_topic(const struct unreadable *all, const char *topic)
 {
     struct path path;
-    bool is_there;
-    if (!all->count)
-        return false;
-    place_of(all, path_topic(&path, topic), &is_there);
-    return is_there;
+    return all->count && unreadable_find(all, path_topic(&path, topic));
 }

@@ -33,6 +33,8 @@ bool unreadable_clear(struct unreadable *all, const char *path);
 size_t unreadable_forget_topic(struct unreadable *all, const char *topic);
 /* Of the nodes directly beneath `parent`, those that are not among its children are gone; returns how many. */
 size_t unreadable_keep_children(struct unreadable *all, const char *parent, const char *const *children, size_t count);
+/* NULL: it is not in here. Borrowed until the next change. */
+const struct unreadable_node *unreadable_find(const struct unreadable *all, const char *path);
 /* Whether the topic's own node is in here: what is known of it is all that is to be had. */
 bool unreadable_has_topic(const struct unreadable *all, const char *topic);
 #endif

@@ -128,6 +128,24 @@ static int count_said(struct bench *x, int broker, const char *text)
     return n;
 }
 
+struct line {
+    struct bench *x;
+    int broker;
+    const char *text;
+};
+
+static bool is_logged(void *arg)
+{
+    const struct line *l = arg;
+    return count_said(l->x, l->broker, l->text) > 0;
+}
+
+static void wait_logged(struct bench *x, int broker, const char *text)
+{
+    struct line l = {x, broker, text};
+    ck_assert_msg(suite_wait(is_logged, &l, WAIT_MS), "broker %d does not say \"%s\"", broker, text);
+}
+
 /* One record; returns the exit status. */
 static int produce(struct bench *x, const char *topic, const char *value, const char *more)
 {
@@ -320,6 +338,8 @@ START_TEST(nodes_that_make_no_sense_are_named_and_hold_up_nobody)
         wait_said(&x, "cluster", named[i], true);
     wait_said(&x, "topic describe a", "partition 0: its state in ZooKeeper is unreadable", true);
     wait_said(&x, "cluster --json", "\"path\"", true);
+    for (int id = 1; id <= 3; id++) /* all of them, whoever met it first */
+        wait_logged(&x, id, "/brokers/topics/a/partitions/0/state makes no sense");
 
     set_node(&x, "/brokers/topics/a/partitions/0/state", state);
     set_node(&x, "/brokers/topics/b", topic);
