@@ -100,6 +100,7 @@ static struct log_settings logs(const struct settings *s)
                              .max_compaction_lag_ms = s->log_cleaner_max_compaction_lag_ms,
                              .min_dirty_ppm = s->log_cleaner_min_cleanable_ratio};
     topic_config_parse_cleanup(s->log_cleanup_policy, &l.cleanup_policy); /* known, as above */
+    topic_config_parse_timestamp_type(s->log_message_timestamp_type, &l.timestamp_type);
     return l;
 }
 

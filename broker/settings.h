@@ -65,6 +65,7 @@ struct settings {
     int64_t log_flush_interval_ms;
     /* compaction */
     char *log_cleanup_policy;
+    char *log_message_timestamp_type;
     int32_t log_cleaner_threads;
     int64_t log_cleaner_dedupe_buffer_size;
     int64_t log_cleaner_io_max_bytes_per_second;

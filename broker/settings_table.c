@@ -68,8 +68,9 @@ const struct setting settings_table[] = {
         "When all replicas in sync were stopped uncleanly, how long one that is away is waited for before the longest "
         "log of the others leads."),
     LONG("replication.quota.bytes", replication_quota_bytes, "0", 0, INT64_MAX, "bytes/s", STATIC,
-         "How much the broker pulls from leaders for replicas that are not in sync yet. 0: as much as it can. "
-         "/config/brokers in ZooKeeper may say otherwise (brook cluster reassign --throttle)."),
+         "How much the broker pulls from leaders for all replicas that are not in sync yet, after a restart as in a move. "
+         "0: as much as it can. /config/brokers in ZooKeeper may say otherwise, until it is changed. The throttle of brook "
+         "cluster reassign holds beside it, for replicas that moves add, and ends with the last move."),
     INT("message.max.bytes", message_max_bytes, "2097152", 100, 1073741824, "bytes", STATIC,
         "Largest record batch taken; topics may say otherwise (max.message.bytes)."),
 
@@ -95,6 +96,9 @@ const struct setting settings_table[] = {
     LONG("log.dir.min.free.bytes", log_dir_min_free_bytes, "67108864", 0, (int64_t)1 << 50, "bytes", STATIC,
          "A data directory with less room takes no records and no new partitions. It is what retention, checkpoints and "
          "the next start write into. 0: only what a failed write says counts."),
+    CHOICE("log.message.timestamp.type", log_message_timestamp_type, "CreateTime", "CreateTime|LogAppendTime", STATIC,
+           "Which time records have: what their producer says (CreateTime), or the broker's clock when it appended them "
+           "(LogAppendTime). Topics may say otherwise (message.timestamp.type)."),
     LONG("log.message.timestamp.before.max.ms", log_message_timestamp_before_max_ms, "9223372036854775807", 0,
          INT64_MAX, "ms", STATIC,
          "A batch whose first record is stamped so much before the broker's clock is refused (INVALID_TIMESTAMP). Topics "

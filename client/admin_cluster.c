@@ -187,6 +187,8 @@ static int take_running(struct admin_question *q, const Brook__Response *respons
     }
     face->list = list;
     face->count = answer->n_partitions;
+    face->throttle_bytes = answer->throttle_bytes;
+    face->quota_bytes = answer->quota_bytes;
     admin_result_free(*result);
     *result = face;
     return 0;

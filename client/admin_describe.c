@@ -62,8 +62,11 @@ static const struct brook_partition *copy_partitions(struct arena *a, const Broo
                                            .replicas = copy_ids(a, p->replicas, p->n_replicas),
                                            .replicas_count = p->n_replicas,
                                            .isr = copy_ids(a, p->isr, p->n_isr),
-                                           .isr_count = p->n_isr};
-        if (!list[i].replicas || !list[i].isr)
+                                           .isr_count = p->n_isr,
+                                           .offline = copy_ids(a, p->offline, p->n_offline),
+                                           .offline_count = p->n_offline,
+                                           .why_leaderless = p->has_reason ? admin_text(a, &p->reason) : NULL};
+        if (!list[i].replicas || !list[i].isr || !list[i].offline)
             return NULL;
     }
     return list;
@@ -110,6 +113,19 @@ static const struct brook_broker *copy_brokers(struct arena *a, const Brook__Met
     return list;
 }
 
+static const struct brook_unreadable *copy_unreadable(struct arena *a, const Brook__MetadataResponse *answer)
+{
+    struct brook_unreadable *list = arena_alloc(a, (answer->n_unreadable + 1) * sizeof *list);
+    for (size_t i = 0; list && i < answer->n_unreadable; i++) {
+        const Brook__UnreadableNode *node = answer->unreadable[i];
+        list[i] = (struct brook_unreadable){.path = admin_text(a, &node->path),
+                                            .reason = admin_text(a, &node->reason),
+                                            .topic = node->has_topic ? admin_text(a, &node->topic) : NULL,
+                                            .partition = node->partition};
+    }
+    return list;
+}
+
 static int take_cluster(struct admin_question *q, const Brook__Response *response, struct brook_error *error)
 {
     if (response->body_case != BROOK__RESPONSE__BODY_METADATA)
@@ -124,8 +140,10 @@ static int take_cluster(struct admin_question *q, const Brook__Response *respons
                                       .brokers = copy_brokers(a, answer),
                                       .brokers_count = answer->n_brokers,
                                       .topics = copy_topics(a, answer),
-                                      .topics_count = answer->n_topics};
-    if (!cluster->brokers || !cluster->topics) {
+                                      .topics_count = answer->n_topics,
+                                      .unreadable = copy_unreadable(a, answer),
+                                      .unreadable_count = answer->n_unreadable};
+    if (!cluster->brokers || !cluster->topics || !cluster->unreadable) {
         admin_result_free(cluster);
         return no_memory(error);
     }
@@ -147,6 +165,7 @@ int brook_admin_describe_cluster(brook_admin *admin, const char *const *topics, 
     body.topics = names;
     body.has_all = 1;
     body.all = count == 0;
+    body.has_explain = body.explain = 1;
     request.body_case = BROOK__REQUEST__BODY_METADATA;
     request.metadata = &body;
     int r = run(admin, &request, take_cluster, &result, timeout_ms, error);

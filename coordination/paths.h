@@ -24,6 +24,7 @@
 #define PATH_DELETE_TOPICS "/admin/delete_topics"
 #define PATH_DELETED_TOPICS "/admin/deleted_topics"
 #define PATH_REASSIGN "/admin/reassign_partitions"
+#define PATH_REASSIGN_THROTTLE "/admin/reassign_throttle"
 #define PATH_PREFERRED_ELECTION "/admin/preferred_replica_election"
 #define PATH_PRODUCER_ID_BLOCK "/latest_producer_id_block"
 #define PATH_CONSUMERS "/consumers"

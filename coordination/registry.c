@@ -4,6 +4,7 @@
 #include "coordination/ephemeral.h"
 #include "coordination/paths.h"
 #include "coordination/znodes.h"
+#include "coordination/znodes_json.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
 
@@ -25,6 +26,8 @@ struct registry {
     int64_t epoch_claimed;
     bool is_wanted;
     bool is_claiming; /* one chain of calls is under way */
+    bool is_stale;    /* the entry in ZooKeeper does not say what ours does */
+    bool is_telling;  /* a write of it is under way */
     bool is_closed;
 };
 
@@ -59,7 +62,8 @@ static bool end_chain(struct registry *r)
     r->is_claiming = false;
     if (!r->is_closed)
         return true;
-    registry_destroy(r);
+    if (!r->is_telling)
+        registry_destroy(r);
     return false;
 }
 
@@ -83,6 +87,42 @@ static void observed(void *arg, const struct coordinator_reply *reply)
     claim(r);
 }
 
+/* ---- changing the entry ----------------------------------------------------------------------------- */
+
+static void tell(struct registry *r);
+
+static void told(void *arg, const struct coordinator_reply *reply)
+{
+    struct registry *r = arg;
+    r->is_telling = false;
+    if (r->is_closed && !r->is_claiming) {
+        registry_destroy(r);
+        return;
+    }
+    if (reply->err)
+        r->is_stale = true; /* written with the next entry, or at the next tick */
+    else
+        tell(r);
+}
+
+static void tell(struct registry *r)
+{
+    if (!r->is_stale || r->is_telling || r->is_closed || r->broker_epoch < 0)
+        return;
+    struct znode_change change = {.brokers = true};
+    struct coordinator_multi *multi = coordinator_multi_new();
+    AUTO_FREE char *entry = znode_encode_broker(&r->entry);
+    if (multi && entry)
+        coordinator_multi_set(multi, r->path.text, entry, strlen(entry), -1);
+    if (!multi || !entry || changes_announce(multi, &change)) {
+        coordinator_multi_free(multi);
+        return;
+    }
+    r->is_stale = false;
+    r->is_telling = true;
+    coordinator_multi_send(r->coordinator, &multi, call_of(r, told));
+}
+
 static void registered(struct registry *r, int64_t broker_epoch)
 {
     r->broker_epoch = broker_epoch;
@@ -90,6 +130,7 @@ static void registered(struct registry *r, int64_t broker_epoch)
     if (!r->observation)
         r->observation =
             coordinator_observe(r->coordinator, OBSERVE_DATA, r->path.text, 0, r->inbox, observed, r);
+    tell(r);
     r->events.registered(r->events.arg, broker_epoch);
 }
 
@@ -101,6 +142,7 @@ static void adopt(struct registry *r, const struct coordinator_reply *reply)
     struct znode_broker entry;
     if (znode_decode_broker(reply->data, reply->data_bytes, &entry, NULL))
         return;
+    r->is_stale = true; /* it may be older than what ours says */
     if (!strcmp(entry.incarnation, r->entry.incarnation))
         registered(r, entry.broker_epoch);
     znode_broker_done(&entry);
@@ -157,6 +199,7 @@ static void send_claim(struct registry *r, int32_t epoch_version)
 {
     r->entry.broker_epoch = r->epoch_claimed = (int64_t)epoch_version + 1;
     r->entry.timestamp_ms = clock_wall_ms();
+    r->is_stale = false;
     struct coordinator_multi *multi = coordinator_multi_new();
     AUTO_FREE char *number = znode_encode_number(r->epoch_claimed);
     AUTO_FREE char *entry = znode_encode_broker(&r->entry);
@@ -238,7 +281,7 @@ void registry_free(struct registry *r)
         return;
     observation_free(r->observation);
     r->is_closed = true;
-    if (!r->is_claiming)
+    if (!r->is_claiming && !r->is_telling)
         registry_destroy(r);
 }
 
@@ -259,25 +302,23 @@ void registry_expired(struct registry *r)
 void registry_tick(struct registry *r)
 {
     claim(r);
+    tell(r);
 }
 
 void registry_drain(struct registry *r)
 {
-    struct znode_change change = {.brokers = true};
     r->entry.draining = true;
-    if (r->broker_epoch < 0)
-        return;
-    struct coordinator_multi *multi = coordinator_multi_new();
-    AUTO_FREE char *entry = znode_encode_broker(&r->entry);
-    if (multi && entry)
-        coordinator_multi_set(multi, r->path.text, entry, strlen(entry), -1);
-    if (!multi || !entry || changes_announce(multi, &change)) {
-        coordinator_multi_free(multi);
-        return;
-    }
-    struct coordinator_call call = {
-        .urgent = true, .inbox = r->inbox, .generation = coordinator_generation(r->coordinator)};
-    coordinator_multi_send(r->coordinator, &multi, call);
+    r->is_stale = true;
+    tell(r);
+}
+
+void registry_set_offline(struct registry *r, struct znode_change_partitions *list, size_t count)
+{
+    znode_partitions_free(r->entry.offline, r->entry.offline_count);
+    r->entry.offline = list;
+    r->entry.offline_count = count;
+    r->is_stale = true;
+    tell(r);
 }
 
 void registry_unregister(struct registry *r, struct coordinator_call call)

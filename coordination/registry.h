@@ -11,6 +11,7 @@
 #define BROOK_COORDINATION_REGISTRY_H
 
 #include "coordination/coordinator.h"
+#include "coordination/znodes.h"
 
 struct registry;
 
@@ -47,8 +48,11 @@ void registry_expired(struct registry *registry);
 /* Once a second or so: what failed for a reason that may pass is tried again. */
 void registry_tick(struct registry *registry);
 /* This broker is about to stop: its entry says so from now on ("draining"), and brokers are told. Answered by nobody:
- * what becomes of it is seen in the cluster's state. Nothing happens when it is not registered. */
+ * what becomes of it is seen in the cluster's state. While it is not registered, the next entry says it. */
 void registry_drain(struct registry *registry);
+/* Its replicas whose logs are offline ("offline"), by topic, numbers rising, likewise. Takes the list and what is in
+ * it. */
+void registry_set_offline(struct registry *registry, struct znode_change_partitions *list, size_t count);
 /* Remove the entry, and make it no more. `call` is answered when that is done. */
 void registry_unregister(struct registry *registry, struct coordinator_call call);
 

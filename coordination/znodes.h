@@ -28,7 +28,18 @@ int topic_id_parse(const char *text, struct topic_id *ret);
 char *znode_encode_cluster_id(const char *id);
 int znode_decode_cluster_id(const char *data, size_t bytes, char **ret_id, struct brook_error *error);
 
+/* Some partitions of one topic; in a notification perhaps with what was written. */
+struct znode_quote;
+struct znode_change_partitions {
+    char *topic;
+    int32_t *partitions;
+    size_t partitions_count;
+    struct topic_id topic_id;
+    struct znode_quote *quotes; /* one per partition; NULL: the states have to be read */
+};
+
 /* ---- /brokers/ids/<id> --------------------------------------------------------------------------------- */
+/* Ours beside Kafka's fields: "broker_epoch", "clean_from", "disk_from", "draining", "offline":{"T":[0,3]}. */
 struct znode_broker {
     char *host;
     int32_t port;
@@ -39,7 +50,11 @@ struct znode_broker {
     int64_t clean_from; /* the epoch that stopped cleanly; -1: none */
     int64_t disk_from;  /* the epoch that its data directories were last registered with; -1: none */
     bool draining;
+    struct znode_change_partitions *offline; /* its replicas whose logs are offline; by topic, numbers rising */
+    size_t offline_count;
 };
+/* Whether the broker says so of that replica. */
+bool znode_broker_is_offline(const struct znode_broker *b, const char *topic, int32_t partition);
 void znode_broker_done(struct znode_broker *b);
 char *znode_encode_broker(const struct znode_broker *b);
 int znode_decode_broker(const char *data, size_t bytes, struct znode_broker *ret, struct brook_error *error);
@@ -101,13 +116,7 @@ struct znode_change {
     bool brokers;   /* the set of live brokers */
     char **topics;  /* whole topics: made, grown, deleted, configured */
     size_t topics_count;
-    struct znode_change_partitions {
-        char *topic;
-        int32_t *partitions;
-        size_t partitions_count;
-        struct topic_id topic_id;
-        struct znode_quote *quotes; /* one per partition; NULL: the states have to be read */
-    } *states; /* partition states; to be encoded, a topic may come several times */
+    struct znode_change_partitions *states; /* partition states; to be encoded, a topic may come several times */
     size_t states_count;
     char **assigned; /* topic nodes alone: their settings and states are as they were */
     size_t assigned_count;
@@ -139,7 +148,8 @@ int znode_decode_config(const char *data, size_t bytes, struct znode_config *ret
 
 /* ---- /admin/reassign_partitions, /admin/preferred_replica_election ---------------------------------------- */
 /* {"version":1,"partitions":[{"topic":"T","partition":0,"replicas":[1,2]}]}: wishes that wait for the controller.
- * The second has no "replicas". Ours: an empty list cancels what runs; "election":"unclean" lets a replica lead
+ * The second has no "replicas". Ours: an empty list cancels what runs; "throttle":N, beside "partitions" of the first, is
+ * the throttle of the moves that run then (0: none); "election":"unclean" lets a replica lead
  * that may lack records. Written by hand or by a broker for a client. */
 struct znode_wish {
     char *topic;
@@ -150,6 +160,8 @@ struct znode_wish {
 struct znode_wishes {
     struct znode_wish *list;
     size_t count;
+    bool has_throttle; /* of reassign_partitions */
+    int64_t throttle;  /* bytes per second and broker; 0: without limit */
 };
 #define ZNODE_WISHES_MAX 20000
 enum znode_wish_kind { ZNODE_WISH_REASSIGN, ZNODE_WISH_ELECT };
@@ -157,6 +169,11 @@ void znode_wishes_done(struct znode_wishes *w);
 char *znode_encode_wishes(const struct znode_wishes *w, enum znode_wish_kind kind);
 int znode_decode_wishes(const char *data, size_t bytes, enum znode_wish_kind kind, struct znode_wishes *ret,
                         struct brook_error *error);
+
+/* ---- /admin/reassign_throttle: {"version":1,"bytes_per_second":2000000} ---------------------------------- */
+/* While partitions are being moved: what each broker takes in at most for the replicas that are added. */
+char *znode_encode_throttle(int64_t bytes_per_s);
+int znode_decode_throttle(const char *data, size_t bytes, int64_t *ret_bytes_per_s, struct brook_error *error);
 
 /* ---- /brokers/topics/<T>/ends/<id> ------------------------------------------------------------------------ */
 /* {"version":1,"broker_epoch":5,"ends":{"0":[7,3,1200]}}: of partitions without a leader, the leader epoch that the

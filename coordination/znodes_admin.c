@@ -1,4 +1,4 @@
-/* /admin/reassign_partitions, /admin/preferred_replica_election, /brokers/topics/<T>/ends/<id>. */
+/* /admin/reassign_partitions, /admin/reassign_throttle, /admin/preferred_replica_election, /brokers/topics/<T>/ends/<id>. */
 #include "coordination/znodes.h"
 #include "coordination/znodes_json.h"
 #include "proto/base/names.h"
@@ -42,6 +42,9 @@ char *znode_encode_wishes(const struct znode_wishes *w, enum znode_wish_kind kin
     for (size_t i = 0; i < w->count; i++)
         if (json_array_append_new(list, encode_wish(&w->list[i], kind)) < 0)
             return NULL;
+    if (kind == ZNODE_WISH_REASSIGN && w->has_throttle &&
+        json_object_set_new(root, "throttle", json_integer((json_int_t)w->throttle)) < 0)
+        return NULL;
     return json_to_text(root);
 }
 
@@ -91,10 +94,14 @@ int znode_decode_wishes(const char *data, size_t bytes, enum znode_wish_kind kin
 {
     AUTO_JSON json_t *root = NULL;
     json_t *array = NULL;
-    struct znode_wishes w = {0};
+    struct znode_wishes w = {.throttle = -1};
     int r = json_load_object(data, bytes, 1, 1, &root, error);
     if (r < 0 || (r = json_get_array(root, "partitions", JSON_REQUIRED, &array, error)) < 0)
         return r;
+    if (kind == ZNODE_WISH_REASSIGN &&
+        (r = json_get_int64(root, "throttle", JSON_OPTIONAL, 0, INT64_MAX, &w.throttle, error)) < 0)
+        return r;
+    w.has_throttle = w.throttle >= 0;
     size_t count = json_array_size(array);
     if (count > ZNODE_WISHES_MAX)
         return brook_error_set(error, BROOK_E_BAD_ZNODE, "%zu partitions, at most %d are allowed", count,
@@ -110,6 +117,23 @@ int znode_decode_wishes(const char *data, size_t bytes, enum znode_wish_kind kin
     }
     *ret = w;
     return 0;
+}
+
+/* ---- the throttle of moves -------------------------------------------------------------------------- */
+
+char *znode_encode_throttle(int64_t bytes_per_s)
+{
+    AUTO_JSON json_t *root = json_pack("{s:i, s:I}", "version", 1, "bytes_per_second", (json_int_t)bytes_per_s);
+    return json_to_text(root);
+}
+
+int znode_decode_throttle(const char *data, size_t bytes, int64_t *ret_bytes_per_s, struct brook_error *error)
+{
+    AUTO_JSON json_t *root = NULL;
+    int r = json_load_object(data, bytes, 1, 1, &root, error);
+    if (r < 0)
+        return r;
+    return json_get_int64(root, "bytes_per_second", JSON_REQUIRED, 0, INT64_MAX, ret_bytes_per_s, error);
 }
 
 /* ---- ends of logs ----------------------------------------------------------------------------------- */

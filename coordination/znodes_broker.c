@@ -18,6 +18,7 @@ void znode_broker_done(struct znode_broker *b)
     free(b->host);
     free(b->rack);
     free(b->incarnation);
+    znode_partitions_free(b->offline, b->offline_count);
     memset(b, 0, sizeof *b);
 }
 
@@ -33,7 +34,44 @@ char *znode_encode_broker(const struct znode_broker *b)
         "port", (int)b->port, "endpoints", endpoint, "rack", b->rack, "timestamp", when, "incarnation",
         b->incarnation ? b->incarnation : "", "broker_epoch", (json_int_t)b->broker_epoch, "clean_from",
         (json_int_t)b->clean_from, "disk_from", (json_int_t)b->disk_from, "draining", (int)b->draining);
+    if (b->offline_count &&
+        json_object_set_new(root, "offline", json_from_partitions(b->offline, b->offline_count)) < 0)
+        return NULL;
     return json_to_text(root);
+}
+
+static int compare_topics(const void *a, const void *b)
+{
+    return strcmp(((const struct znode_change_partitions *)a)->topic, ((const struct znode_change_partitions *)b)->topic);
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    int32_t left = *(const int32_t *)a, right = *(const int32_t *)b;
+    return (left > right) - (left < right);
+}
+
+bool znode_broker_is_offline(const struct znode_broker *b, const char *topic, int32_t partition)
+{
+    struct znode_change_partitions key = {.topic = (char *)(uintptr_t)topic};
+    const struct znode_change_partitions *found =
+        b->offline_count ? bsearch(&key, b->offline, b->offline_count, sizeof key, compare_topics) : NULL;
+    return found && found->partitions_count &&
+           bsearch(&partition, found->partitions, found->partitions_count, sizeof partition, compare_numbers) != NULL;
+}
+
+static int read_offline(const json_t *root, struct znode_broker *b, struct brook_error *error)
+{
+    json_t *object = NULL;
+    int r = json_get_object(root, "offline", JSON_OPTIONAL, &object, error);
+    if (r < 0 || !object || (r = json_to_partitions(object, &b->offline, &b->offline_count, error)) < 0)
+        return r;
+    if (b->offline_count)
+        qsort(b->offline, b->offline_count, sizeof *b->offline, compare_topics);
+    for (size_t i = 0; i < b->offline_count; i++)
+        if (b->offline[i].partitions_count)
+            qsort(b->offline[i].partitions, b->offline[i].partitions_count, sizeof(int32_t), compare_numbers);
+    return 0;
 }
 
 static int read_broker(const json_t *root, struct znode_broker *b, struct brook_error *error)
@@ -49,7 +87,8 @@ static int read_broker(const json_t *root, struct znode_broker *b, struct brook_
             0 ||
         (r = json_get_int64(root, "clean_from", JSON_OPTIONAL, -1, INT64_MAX, &b->clean_from, error)) < 0 ||
         (r = json_get_int64(root, "disk_from", JSON_OPTIONAL, -1, INT64_MAX, &b->disk_from, error)) < 0 ||
-        (r = json_get_bool(root, "draining", JSON_OPTIONAL, &b->draining, error)) < 0)
+        (r = json_get_bool(root, "draining", JSON_OPTIONAL, &b->draining, error)) < 0 ||
+        (r = read_offline(root, b, error)) < 0)
         return r;
     if (!*b->host)
         return brook_error_set(error, BROOK_E_BAD_ZNODE, "field \"host\" is empty");

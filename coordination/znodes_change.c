@@ -15,17 +15,22 @@ static void free_texts(char **texts, size_t count)
     free(texts);
 }
 
+void znode_partitions_free(struct znode_change_partitions *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        free(list[i].topic);
+        free(list[i].partitions);
+        free(list[i].quotes);
+    }
+    free(list);
+}
+
 void znode_change_done(struct znode_change *c)
 {
     if (!c)
         return;
     free_texts(c->topics, c->topics_count);
-    for (size_t i = 0; i < c->states_count; i++) {
-        free(c->states[i].topic);
-        free(c->states[i].partitions);
-        free(c->states[i].quotes);
-    }
-    free(c->states);
+    znode_partitions_free(c->states, c->states_count);
     free_texts(c->assigned, c->assigned_count);
     free_texts(c->ends, c->ends_count);
     memset(c, 0, sizeof *c);
@@ -53,12 +58,12 @@ static int append_to(json_t *object, const char *key, json_t *more)
     return r;
 }
 
-static json_t *encode_states(const struct znode_change *c)
+json_t *json_from_partitions(const struct znode_change_partitions *list, size_t count)
 {
     json_t *object = json_object();
-    for (size_t i = 0; object && i < c->states_count; i++) {
-        json_t *numbers = json_from_int32s(c->states[i].partitions, c->states[i].partitions_count);
-        if (append_to(object, c->states[i].topic, numbers) < 0) {
+    for (size_t i = 0; object && i < count; i++) {
+        json_t *numbers = json_from_int32s(list[i].partitions, list[i].partitions_count);
+        if (append_to(object, list[i].topic, numbers) < 0) {
             json_decref(object);
             return NULL;
         }
@@ -127,7 +132,8 @@ static int add_topics(json_t *root, const char *key, char *const *topics, size_t
 char *znode_encode_change(const struct znode_change *c)
 {
     AUTO_JSON json_t *root = json_pack("{s:i, s:b, s:o, s:o}", "version", 1, "brokers", (int)c->brokers,
-                                       "topics", encode_topics(c->topics, c->topics_count), "partitions", encode_states(c));
+                                       "topics", encode_topics(c->topics, c->topics_count), "partitions",
+                                       json_from_partitions(c->states, c->states_count));
     if (!root || add_topics(root, "assigned", c->assigned, c->assigned_count) ||
         add_topics(root, "ends", c->ends, c->ends_count) || add_quotes(root, c))
         return NULL;
@@ -165,7 +171,8 @@ static int decode_topics(const json_t *root, const char *key, char ***ret, size_
     return 0;
 }
 
-static int decode_states(json_t *object, struct znode_change *c, struct brook_error *error)
+int json_to_partitions(json_t *object, struct znode_change_partitions **ret, size_t *ret_count,
+                       struct brook_error *error)
 {
     size_t count = json_object_size(object);
     const char *name;
@@ -174,19 +181,19 @@ static int decode_states(json_t *object, struct znode_change *c, struct brook_er
         return 0;
     if (count > CHANGE_TOPICS_MAX)
         return brook_error_set(error, BROOK_E_BAD_ZNODE, "too many topics");
-    c->states = calloc(count, sizeof *c->states);
-    if (!c->states)
+    *ret = calloc(count, sizeof **ret);
+    if (!*ret)
         return -BROOK_E_NOMEM;
     json_object_foreach(object, name, numbers)
     {
-        struct znode_change_partitions *state = &c->states[c->states_count];
+        struct znode_change_partitions *at = &(*ret)[*ret_count];
         if (!name_is_legal_topic(name, strlen(name)))
             return bad_name(error);
-        if (!(state->topic = strdup(name)))
+        if (!(at->topic = strdup(name)))
             return -BROOK_E_NOMEM;
-        c->states_count++;
+        (*ret_count)++;
         int r = json_to_int32s(numbers, "partitions", 0, ZNODE_PARTITIONS_MAX - 1, ZNODE_PARTITIONS_MAX,
-                               &state->partitions, &state->partitions_count, error);
+                               &at->partitions, &at->partitions_count, error);
         if (r < 0)
             return r;
     }
@@ -273,7 +280,8 @@ int znode_decode_change(const char *data, size_t bytes, struct znode_change *ret
     if ((r = decode_topics(root, "topics", &c.topics, &c.topics_count, error)) < 0 ||
         (r = decode_topics(root, "assigned", &c.assigned, &c.assigned_count, error)) < 0 ||
         (r = decode_topics(root, "ends", &c.ends, &c.ends_count, error)) < 0 ||
-        (partitions && (r = decode_states(partitions, &c, error)) < 0) || (r = decode_quotes(root, &c, error)) < 0) {
+        (partitions && (r = json_to_partitions(partitions, &c.states, &c.states_count, error)) < 0) ||
+        (r = decode_quotes(root, &c, error)) < 0) {
         znode_change_done(&c);
         return r;
     }

@@ -5,7 +5,7 @@
 #ifndef BROOK_COORDINATION_ZNODES_JSON_H
 #define BROOK_COORDINATION_ZNODES_JSON_H
 
-#include "proto/base/err.h"
+#include "coordination/znodes.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -45,6 +45,12 @@ int json_to_int32s(const json_t *array, const char *what, int32_t min, int32_t m
                    int32_t **ret, size_t *ret_count, struct brook_error *error);
 /* NULL when out of memory. */
 json_t *json_from_int32s(const int32_t *numbers, size_t count);
+
+/* {"topic":[0,3]}. What was read so far is in *ret, whatever is returned; both begin as none. */
+int json_to_partitions(json_t *object, struct znode_change_partitions **ret, size_t *ret_count,
+                       struct brook_error *error);
+json_t *json_from_partitions(const struct znode_change_partitions *list, size_t count);
+void znode_partitions_free(struct znode_change_partitions *list, size_t count);
 
 /* "0", "17": canonical decimal in [0, max], -1 otherwise. */
 int32_t json_key_number(const char *key, int32_t max);

@@ -103,6 +103,11 @@ int64_t cluster_replication_quota(const struct cluster *c)
     return quota_bytes(c->quota);
 }
 
+int64_t cluster_move_throttle(const struct cluster *c)
+{
+    return quota_throttle(c->quota);
+}
+
 const struct topic_config *cluster_topic_defaults(const struct cluster *c)
 {
     return &c->s.topic_defaults;
@@ -219,6 +224,7 @@ static int start_hosting(struct cluster *c)
                                     .noted = cluster_registration_noted,
                                     .changed = cluster_hosting_changed,
                                     .look = cluster_hosting_look,
+                                    .offline = cluster_hosting_offline,
                                     .closed = hosting_was_closed,
                                     .arg = c};
     return hosting_new(&settings, &c->inbox, &events, &c->hosting);

@@ -82,6 +82,8 @@ bool cluster_is_ready(struct cluster *cluster, struct brook_error *why);
 /* replication.quota.bytes as it is now: bytes per second for replicas that are not in sync yet, 0: no limit. Any
  * thread, an atomic load. */
 int64_t cluster_replication_quota(const struct cluster *cluster);
+/* The throttle of moves, likewise: for replicas that a reassignment adds. */
+int64_t cluster_move_throttle(const struct cluster *cluster);
 
 /* ---- administrative intents ------------------------------------------------------------------------------ */
 
@@ -125,7 +127,7 @@ int cluster_new_producer_id(struct cluster *cluster, struct inbox *inbox, cluste
 struct cluster_petition {
     enum znode_wish_kind kind;
     const struct znode_wishes *wishes; /* checked here */
-    int64_t quota_bytes;               /* with a plan: replication.quota.bytes of all brokers; -1: as it is */
+    int64_t throttle;                  /* with a plan: of all moves, bytes per second; -1: as it is */
     bool validate_only;
 };
 struct cluster_petition_result {

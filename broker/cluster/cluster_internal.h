@@ -29,6 +29,7 @@
 
 #define CLUSTER_HOUSEKEEPING_MS 1000
 #define CLUSTER_REREAD_MS 600000   /* everything is read again, whatever was announced */
+#define CLUSTER_UNREADABLE_MS 2000 /* between two looks at what made no sense */
 #define CLUSTER_RETRY_MS 500       /* after a read that failed */
 #define CLUSTER_VIEW_MS 5          /* between two views at least */
 #define CLUSTER_VIEW_SHARE 8       /* ... and so many times as long as it takes to make one */
@@ -111,6 +112,7 @@ struct cluster {
     int64_t served_ms;
     int64_t tombstones_ms;
     int64_t reread_ms;
+    int64_t unreadable_ms;
     int64_t housekeeping_ms;
     int64_t complain_ms;
     int64_t stop_ms;
@@ -137,6 +139,7 @@ void cluster_registration_noted(void *arg, int64_t broker_epoch);
 void cluster_read_all(struct cluster *c);
 int cluster_turn_new(struct cluster *c); /* image, reader, controller, intents, served */
 void cluster_hosting_changed(void *arg, const char *topic, int32_t number);
+void cluster_hosting_offline(void *arg);
 void cluster_hosting_look(void *arg, const char *topic, int32_t number, struct replica *replica);
 void cluster_drop_views(struct cluster *c);
 /* Returns when the next turn is due if nothing comes in. */

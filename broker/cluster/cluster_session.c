@@ -76,6 +76,7 @@ void cluster_hosting_opened(void *arg, const struct brook_error *error)
     if (error->code)
         return cluster_fail_start(c, error);
     c->is_opened = true;
+    cluster_hosting_offline(c); /* so that it is not elected for what it can not lead */
     register_broker(c);
 }
 

@@ -1,8 +1,10 @@
 /* The cluster thread's turn: from what was read to partitions, states and views. */
 #include "broker/cluster/cluster_internal.h"
 #include "broker/cluster/isr_writer.h"
+#include "broker/cluster/leaderless.h"
 #include "broker/cluster/quota.h"
 #include "broker/partition/partition.h"
+#include "coordination/changes.h"
 #include "coordination/tombstones.h"
 #include "proto/base/cleanup.h"
 #include "proto/base/clock.h"
@@ -43,10 +45,61 @@ static void state_was_read(void *arg, struct image_topic *topic, int32_t number)
     c->view_is_due = true;
 }
 
+/* Nobody has announced it, so that only whoever came across it knows. Not in a full read, which others make, too. */
+static void announce_odd(struct cluster *c, const struct unreadable_node *node)
+{
+    if (!node || !node->topic || state_reader_is_reading_all(c->reader) || !c->is_registered)
+        return;
+    int32_t number = node->partition;
+    struct znode_change_partitions one = {.topic = node->topic, .partitions = &number, .partitions_count = 1};
+    struct znode_change change = {.states = &one, .states_count = number >= 0, .topics = (char **)(uintptr_t)&node->topic,
+                                  .topics_count = number < 0};
+    struct coordinator_multi *multi = coordinator_multi_new();
+    if (!multi || changes_announce(multi, &change)) {
+        coordinator_multi_free(multi);
+        return;
+    }
+    coordinator_multi_send(c->coordinator, &multi,
+                           (struct coordinator_call){.inbox = &c->inbox,
+                                                     .generation = coordinator_generation(c->coordinator)});
+}
+
 static void reader_met_odd(void *arg, const char *path, const struct brook_error *error)
 {
     struct cluster *c = arg;
-    diag_log(c->s.diag, DIAG_WARN, "", "%s makes no sense and is passed over: %s", path, error->text);
+    c->view_is_due = true;
+    diag_log(c->s.diag, DIAG_WARN, "", "%s makes no sense and is passed over, until it is mended: %s", path,
+             error->text);
+    announce_odd(c, unreadable_find(image_unreadable(c->image), path));
+}
+
+/* A leader met it: read by the reader, which remembers such nodes. */
+static void leader_met_odd(void *arg, const char *topic, int32_t number)
+{
+    struct cluster *c = arg;
+    const struct image_topic *found = image_find(c->image, topic);
+    struct znode_change_partitions one = {
+        .topic = (char *)(uintptr_t)topic, .partitions = &number, .partitions_count = 1};
+    struct znode_change change = {.states = &one, .states_count = 1};
+    if (found && number < found->node.partitions_count && !found->partitions[number].is_unreadable)
+        state_reader_read_change(c->reader, &change);
+}
+
+static void reader_met_mended(void *arg, const char *path)
+{
+    struct cluster *c = arg;
+    c->view_is_due = true;
+    diag_log(c->s.diag, DIAG_INFO, "", "%s: what made no sense there was mended, or is gone", path);
+}
+
+static void quota_node_read(void *arg, const char *path, const struct brook_error *error)
+{
+    struct cluster *c = arg;
+    struct unreadable *all = image_unreadable(c->image);
+    if (error && unreadable_put(all, path, NULL, -1, error->text))
+        reader_met_odd(c, path, error);
+    else if (!error && unreadable_clear(all, path))
+        reader_met_mended(c, path);
 }
 
 static void controller_outdated(void *arg)
@@ -74,8 +127,10 @@ int cluster_turn_new(struct cluster *c)
     int err = image_new(&c->s.topic_defaults, &c->image);
     if (err)
         return err;
-    struct state_reader_events reader_events = {reader_settled, state_was_read, reader_met_odd, c};
+    struct state_reader_events reader_events = {reader_settled, state_was_read, reader_met_odd, reader_met_mended, c};
     err = state_reader_new(c->coordinator, &c->inbox, c->image, &reader_events, &c->reader);
+    if (!err)
+        err = quota_new(c->s.replication_quota_bytes, c->s.diag, quota_node_read, c, &c->quota);
     if (err)
         return err;
     struct controller_driver_settings controller = {
@@ -83,6 +138,7 @@ int cluster_turn_new(struct cluster *c)
         .inbox = &c->inbox,
         .image = c->image,
         .reader = c->reader,
+        .quota = c->quota,
         .diag = c->s.diag,
         .rebalance_leaders = c->s.rebalance_leaders,
         .rebalance_interval_ms = c->s.rebalance_interval_ms,
@@ -107,6 +163,7 @@ int cluster_turn_new(struct cluster *c)
         .broker_id = c->s.broker_id,
         .diag = c->s.diag,
         .news = state_news,
+        .odd = leader_met_odd,
         .arg = c,
     };
     struct ends_settings ends = {c->coordinator, &c->inbox, c->image, c->hosting, c->s.broker_id};
@@ -116,8 +173,6 @@ int cluster_turn_new(struct cluster *c)
         err = petitions_new(&petitions, &c->petitions);
     if (!err)
         err = ends_new(&ends, &c->ends);
-    if (!err)
-        err = quota_new(c->s.replication_quota_bytes, c->s.diag, &c->quota);
     if (!err)
         err = isr_writer_new(&isr, &c->isr_writer);
     if (!err)
@@ -148,6 +203,16 @@ void cluster_hosting_changed(void *arg, const char *topic, int32_t number)
     image_touch(found);
     ends_consider(c->ends, found);
     served_may_differ(c, found);
+}
+
+/* Others are to lead what is offline here. */
+void cluster_hosting_offline(void *arg)
+{
+    struct cluster *c = arg;
+    struct znode_change_partitions *list;
+    size_t count;
+    hosting_take_offline(c->hosting, &list, &count);
+    registry_set_offline(c->registry, list, count);
 }
 
 void cluster_hosting_look(void *arg, const char *topic, int32_t number, struct replica *replica)
@@ -263,7 +328,38 @@ static int64_t give_up_unwanted(struct cluster *c, int64_t now_ms)
 struct block_partition {
     struct cluster *cluster;
     const struct image_topic *topic;
+    int32_t *offline; /* of ZNODE_REPLICAS_MAX, both to be filled */
+    char *why;        /* of LEADERLESS_TEXT_BYTES */
 };
+
+static int32_t list_offline(const struct block_partition *at, int32_t number)
+{
+    const struct image *image = at->topic->image;
+    const struct znode_replicas *replicas = &at->topic->node.replicas[number];
+    int32_t count = 0;
+    for (int32_t i = 0; image_has_offline(image) && i < replicas->count && count < ZNODE_REPLICAS_MAX; i++)
+        if (image_is_offline(image, replicas->brokers[i], at->topic->name, number))
+            at->offline[count++] = replicas->brokers[i];
+    return count;
+}
+
+static const char *explain(const struct block_partition *at, int32_t number, int32_t offline_count)
+{
+    struct znode_state state;
+    const struct image_partition *p = &at->topic->partitions[number];
+    if (p->leader >= 0)
+        return NULL;
+    if (p->is_unreadable && p->version < 0)
+        return "its state in ZooKeeper makes no sense";
+    bool has_state = image_partition_state(p, &state);
+    struct controller_case judged = {.replicas = &at->topic->node.replicas[number],
+                                     .state = has_state ? &state : NULL,
+                                     .alive = image_alive(at->topic->image),
+                                     .is_durable = at->topic->is_made_fsync,
+                                     .offline = at->offline,
+                                     .offline_count = offline_count};
+    return leaderless_explain(&judged, at->why);
+}
 
 static void fill_partition(const void *arg, int32_t number, struct view_partition *ret)
 {
@@ -280,6 +376,10 @@ static void fill_partition(const void *arg, int32_t number, struct view_partitio
         .local = hosting_find(at->cluster->hosting, at->topic, number),
         .replica = hosting_find_replica(at->cluster->hosting, at->topic, number),
     };
+    ret->offline_count = list_offline(at, number);
+    ret->offline = at->offline;
+    ret->why_leaderless = explain(at, number, ret->offline_count);
+    ret->offline_here = hosting_offline_reason(at->cluster->hosting, at->topic, number);
     const struct znode_move *move = znode_topic_move(&at->topic->node, number);
     if (!move)
         return;
@@ -293,7 +393,9 @@ static void fill_partition(const void *arg, int32_t number, struct view_partitio
 
 static struct view_block *make_block(struct cluster *c, const struct image_topic *topic)
 {
-    struct block_partition at = {c, topic};
+    int32_t offline[ZNODE_REPLICAS_MAX];
+    char why[LEADERLESS_TEXT_BYTES];
+    struct block_partition at = {c, topic, offline, why};
     struct view_block_source source = {
         .name = topic->name,
         .topic_id = topic->node.topic_id,
@@ -325,8 +427,14 @@ static struct view *make_view(struct cluster *c)
             return NULL;
         blocks[i] = topic->block;
     }
-    struct view_source source = {c->views + 1,  c->cluster_id, c->controller_id, brokers,
-                                 brokers_count, blocks,        topics_count};
+    const struct unreadable *odd = image_unreadable(c->image);
+    size_t odd_count = odd->count < VIEW_UNREADABLE_MAX ? odd->count : VIEW_UNREADABLE_MAX;
+    struct view_unreadable shown[VIEW_UNREADABLE_MAX];
+    for (size_t i = 0; i < odd_count; i++)
+        shown[i] = (struct view_unreadable){odd->list[i].path, odd->list[i].topic, odd->list[i].partition,
+                                            odd->list[i].reason};
+    struct view_source source = {c->views + 1, c->cluster_id, c->controller_id, brokers, brokers_count,
+                                 blocks,       topics_count,  shown,            odd_count};
     return view_new(&source);
 }
 
@@ -457,15 +565,35 @@ static int64_t reread(struct cluster *c, int64_t now_ms)
         return INT64_MAX;
     if (now_ms >= c->reread_ms)
         cluster_read_all(c);
-    return c->reread_ms;
+    if (!image_unreadable(c->image)->count)
+        c->unreadable_ms = now_ms + CLUSTER_UNREADABLE_MS;
+    else if (now_ms >= c->unreadable_ms && state_reader_is_idle(c->reader)) {
+        c->unreadable_ms = now_ms + CLUSTER_UNREADABLE_MS;
+        state_reader_read_unreadable(c->reader);
+    }
+    return c->reread_ms < c->unreadable_ms ? c->reread_ms : c->unreadable_ms;
+}
+
+/* Who is waited for depends on who lives. */
+static void touch_leaderless(struct cluster *c)
+{
+    for (size_t i = 0; i < image_topics_count(c->image); i++) {
+        struct image_topic *topic = image_topic_at(c->image, i);
+        bool is_led = true;
+        for (int32_t p = 0; p < topic->node.partitions_count && is_led; p++)
+            is_led = topic->partitions[p].leader >= 0;
+        if (!is_led)
+            image_touch(topic);
+    }
 }
 
 int64_t cluster_turn(struct cluster *c, int64_t now_ms)
 {
     int64_t next = INT64_MAX;
     give_up_gone(c);
-    hosting_set_quota(c->hosting, quota_bytes(c->quota));
+    hosting_set_quota(c->hosting, quota_bytes(c->quota), quota_throttle(c->quota));
     if (image_take_brokers_changed(c->image)) {
+        touch_leaderless(c);
         controller_driver_consider_all(c->controller);
         hosting_take_brokers(c->hosting, c->image);
         c->view_is_due = true;

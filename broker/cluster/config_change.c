@@ -87,6 +87,8 @@ int config_change_apply(const struct znode_config *old, const struct znode_confi
         r = topic_config_apply(defaults, &merged, &config, error);
     if (r == 0 && find(changes, "min.insync.replicas"))
         r = topic_config_check_replicas(&config, replicas, error);
+    if (r == 0)
+        r = topic_config_check_sizes(&config, changes, error);
     if (r != 0) {
         znode_config_done(&merged);
         return r;

@@ -93,20 +93,23 @@ static void drop_absent(const struct controller_case *c, struct znode_state *sta
     state->isr_count = count;
 }
 
-static bool is_draining(const struct controller_case *c, int32_t broker_id)
+bool controller_is_leaving(const struct controller_case *c, int32_t broker_id)
 {
     const struct controller_broker *broker = controller_find_broker(c->alive, broker_id);
+    for (int32_t i = 0; broker && i < c->offline_count; i++)
+        if (c->offline[i] == broker_id)
+            return true;
     return broker && broker->draining;
 }
 
-/* Those that are about to stop make way for a leader that is not. */
-static void drop_draining(const struct controller_case *c, struct znode_state *state)
+/* Those that are about to stop, or offline, make way for a leader that is not. */
+static void drop_leaving(const struct controller_case *c, struct znode_state *state)
 {
     int32_t count = 0;
-    if (is_draining(c, state->leader))
+    if (controller_is_leaving(c, state->leader))
         return;
     for (int32_t i = 0; i < state->isr_count; i++) {
-        if (is_draining(c, state->isr[i]))
+        if (controller_is_leaving(c, state->isr[i]))
             continue;
         state->isr[count] = state->isr[i];
         state->isr_epochs[count++] = state->isr_epochs[i];
@@ -116,7 +119,7 @@ static void drop_draining(const struct controller_case *c, struct znode_state *s
 
 /* ---- the leader ------------------------------------------------------------------------------------- */
 
-/* The first assigned replica that counts; one that is about to stop only if there is no other. */
+/* The first assigned replica that counts; one that is about to stop, or offline, only if there is no other. */
 static const struct controller_broker *choose(const struct controller_case *c)
 {
     const struct controller_broker *second_best = NULL;
@@ -124,7 +127,7 @@ static const struct controller_broker *choose(const struct controller_case *c)
         const struct controller_broker *broker = controller_find_broker(c->alive, c->replicas->brokers[i]);
         if (!controller_counts(c, c->replicas->brokers[i]))
             continue;
-        if (!broker->draining)
+        if (!controller_is_leaving(c, broker->broker_id))
             return broker;
         if (!second_best)
             second_best = broker;
@@ -132,17 +135,17 @@ static const struct controller_broker *choose(const struct controller_case *c)
     return second_best;
 }
 
-/* A leader that goes on leading: alive since it was counted, still assigned, not about to stop while another
- * could. */
+/* A leader that goes on leading: alive since it was counted, still assigned, not about to stop or offline while
+ * another could. */
 static bool leader_is_well(const struct controller_case *c)
 {
     int32_t leader = c->state->leader;
     if (leader < 0 || !controller_is_same_life(c, leader) || !controller_is_assigned(c->replicas, leader))
         return false;
-    if (!is_draining(c, leader))
+    if (!controller_is_leaving(c, leader))
         return true;
     const struct controller_broker *other = choose(c);
-    return !other || other->draining;
+    return !other || controller_is_leaving(c, other->broker_id);
 }
 
 static const struct controller_end *find_end(const struct controller_case *c,
@@ -228,14 +231,14 @@ static void create(const struct controller_case *c, struct controller_decision *
             continue;
         state.isr[state.isr_count] = broker->broker_id;
         state.isr_epochs[state.isr_count++] = broker->broker_epoch;
-        if (!leader || (leader->draining && !broker->draining))
+        if (!leader || (controller_is_leaving(c, leader->broker_id) && !controller_is_leaving(c, broker->broker_id)))
             leader = broker;
     }
     if (c->replicas->count == 0)
         return;
     if (leader) {
         state.leader = leader->broker_id;
-        drop_draining(c, &state);
+        drop_leaving(c, &state);
     } else {
         /* Nobody has data yet, so whoever is preferred may lead when it comes. */
         state.isr_count = 1;
@@ -259,7 +262,7 @@ static void tend_isr(const struct controller_case *c, struct controller_decision
 {
     struct znode_state next = *c->state;
     controller_carry_isr(c, &next);
-    drop_draining(c, &next);
+    drop_leaving(c, &next);
     bool same = next.isr_count == c->state->isr_count;
     for (int32_t i = 0; same && i < next.isr_count; i++)
         same = next.isr[i] == c->state->isr[i] && next.isr_epochs[i] == c->state->isr_epochs[i];
@@ -348,7 +351,7 @@ void controller_elect(const struct controller_case *c, struct controller_decisio
     next.leader = leader->broker_id;
     controller_carry_isr(c, &next);
     drop_absent(c, &next);
-    drop_draining(c, &next);
+    drop_leaving(c, &next);
     assert(isr_index(&next, next.leader) >= 0);
     set_elected(ret, &next, CONTROLLER_SAFE);
 }
@@ -358,13 +361,13 @@ bool controller_prefer(const struct controller_case *c, struct znode_state *ret)
     if (!c->state || !c->replicas->count || !leader_is_well(c))
         return false;
     int32_t preferred = c->replicas->brokers[0];
-    if (c->state->leader == preferred || is_draining(c, preferred) || !controller_is_same_life(c, preferred))
+    if (c->state->leader == preferred || controller_is_leaving(c, preferred) || !controller_is_same_life(c, preferred))
         return false;
     struct znode_state next = *c->state;
     next.leader_epoch++;
     next.leader = preferred;
     controller_carry_isr(c, &next);
-    drop_draining(c, &next);
+    drop_leaving(c, &next);
     *ret = next;
     return true;
 }

@@ -63,6 +63,10 @@ struct controller_case {
     bool leave_out_absent; /* replicas that are away were waited for long enough (election.h) */
     const struct controller_ends *ends;
     bool is_durable; /* durability is fsync, and was so since the topic was made */
+    /* Live replicas whose logs are offline. They keep what they had, but can serve nobody: they are treated like those about
+     * to stop. */
+    const int32_t *offline;
+    int32_t offline_count;
 };
 struct controller_decision {
     enum controller_verdict verdict;
@@ -76,8 +80,8 @@ struct controller_decision {
  * A member counts only with the broker epoch that the state lists, or if that one stopped cleanly, or (`is_durable`) if
  * its disk is the one that was registered with it: a new
  * registration is a death first, and one that lost its page cache leaves the ISR. The first assigned replica
- * that counts leads, one that is about to stop only if there is no other; where another leads, those about to
- * stop leave the ISR. With the choice of a leader members that are away leave it, too; where the leader is well it
+ * that counts leads, one that is about to stop, or whose log is offline, only if there is no other; where another leads,
+ * those leave the ISR. With the choice of a leader members that are away leave it, too; where the leader is well it
  * takes them out itself.
  *
  * When every member of the ISR lives but none counts (all lost power), election.h decides: the partition goes
@@ -95,6 +99,8 @@ bool controller_prefer(const struct controller_case *partition, struct znode_sta
 /* ---- shared with reassignment.c ------------------------------------------------------------------------- */
 
 bool controller_is_assigned(const struct znode_replicas *replicas, int32_t broker_id);
+/* About to stop, or its log is offline: another one leads, if there is one. */
+bool controller_is_leaving(const struct controller_case *partition, int32_t broker_id);
 /* Whether the broker is a member of the ISR that lives and has all that was acknowledged. */
 bool controller_counts(const struct controller_case *partition, int32_t broker_id);
 /* Whether it counts by the very life that the state lists. */

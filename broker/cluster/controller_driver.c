@@ -60,6 +60,8 @@ void controller_driver_start(struct controller_driver *d, int32_t epoch, int32_t
     d->epoch_version = epoch_version;
     d->all_is_due = true;
     d->doubt_ms = d->retry_ms = INT64_MAX;
+    d->is_ending_throttle = false;
+    d->throttle_ms = 0;
     d->rebalance_ms = clock_boot_ms() + d->s.rebalance_interval_ms;
     controller_wishes_start(d);
     topic_deletions_start(d->deletions, epoch_version);
@@ -89,6 +91,12 @@ void controller_look_at(const struct controller_driver *d, const struct image_to
     bool has_state = image_partition_state(p, &ret->state);
     ret->ends.ends = ret->list;
     ret->ends.count = image_ends_of(topic, number, ret->list, ZNODE_REPLICAS_MAX);
+    ret->offline_count = 0;
+    for (int32_t i = 0; image_has_offline(d->s.image) && i < topic->node.replicas[number].count; i++) {
+        int32_t id = topic->node.replicas[number].brokers[i];
+        if (ret->offline_count < ZNODE_REPLICAS_MAX && image_is_offline(d->s.image, id, topic->name, number))
+            ret->offline[ret->offline_count++] = id;
+    }
     ret->partition = (struct controller_case){
         .replicas = &topic->node.replicas[number],
         .state = has_state ? &ret->state : NULL,
@@ -97,6 +105,8 @@ void controller_look_at(const struct controller_driver *d, const struct image_to
         .leave_out_absent = p->doubt_ms && clock_boot_ms() >= p->doubt_ms,
         .ends = &ret->ends,
         .is_durable = topic->is_made_fsync,
+        .offline = ret->offline,
+        .offline_count = ret->offline_count,
     };
 }
 
@@ -169,7 +179,9 @@ static bool consider_partition(struct controller_driver *d, struct image_topic *
 {
     struct controller_look look;
     struct controller_decision decision;
-    if (topic->partitions[number].is_busy || has_to_wait(d, &topic->partitions[number]))
+    /* What makes no sense is not written over, nor does it spoil what others are written with. */
+    if (topic->partitions[number].is_busy || topic->partitions[number].is_unreadable ||
+        has_to_wait(d, &topic->partitions[number]))
         return true;
     controller_look_at(d, topic, number, &look);
     controller_elect(&look.partition, &decision);

@@ -14,6 +14,7 @@
 
 struct controller_driver;
 struct diag;
+struct quota;
 
 #define CONTROLLER_STATES_PER_WRITE 100
 #define CONTROLLER_WRITES_IN_FLIGHT_MAX 8
@@ -23,6 +24,7 @@ struct controller_driver_settings {
     struct inbox *inbox;
     struct image *image;
     struct state_reader *reader;
+    struct quota *quota; /* the throttle of moves */
     const struct diag *diag;
     bool rebalance_leaders;         /* auto.leader.rebalance.enable */
     int64_t rebalance_interval_ms;  /* leader.imbalance.check.interval.seconds */

@@ -6,6 +6,7 @@
 #define BROOK_CLUSTER_CONTROLLER_DRIVER_INTERNAL_H
 
 #include "broker/cluster/controller_driver.h"
+#include "broker/cluster/quota.h"
 #include "broker/cluster/reassignment.h"
 #include "broker/cluster/topic_deletion.h"
 
@@ -62,6 +63,8 @@ struct controller_driver {
     struct topic_deletions *deletions;
     struct controller_wishes plans;
     struct controller_wishes elections;
+    bool is_ending_throttle; /* a write of that is under way */
+    int64_t throttle_ms;     /* not before */
 };
 
 /* controller_writes.c */
@@ -90,13 +93,15 @@ void controller_wishes_stop(struct controller_driver *d);
 int64_t controller_wishes_run(struct controller_driver *d, int64_t now_ms);
 
 /* controller_driver.c */
-/* What there is to know about a partition. `state` and `ends` (of ZNODE_REPLICAS_MAX entries in `list`) are filled
- * and pointed to. */
+/* What there is to know about a partition. `state`, `ends` (of ZNODE_REPLICAS_MAX entries in `list`) and `offline` are
+ * filled and pointed to. */
 struct controller_look {
     struct controller_case partition;
     struct znode_state state;
     struct controller_ends ends;
     struct controller_end list[ZNODE_REPLICAS_MAX];
+    int32_t offline[ZNODE_REPLICAS_MAX];
+    int32_t offline_count;
 };
 void controller_look_at(const struct controller_driver *d, const struct image_topic *topic, int32_t number,
                         struct controller_look *ret);

@@ -4,7 +4,8 @@
  * A plan is taken over topic by topic: one multi writes the moves into the topic's node and takes them out of the
  * plan, so a controller that dies leaves either. Elections are marked at their partitions, held like all others, and
  * the node goes when they are through (or can not be): a controller that dies leaves the node, and the next one holds
- * those that are left.
+ * those that are left. The throttle of moves is written with the first topic of its plan, and removed after the last
+ * move.
  */
 #include "broker/cluster/controller_driver_internal.h"
 #include "coordination/changes.h"
@@ -20,6 +21,7 @@
 #define ELECTIONS_MS 10000
 #define LOOK_MS 20          /* between two looks whether elections are through */
 #define OBSERVE_AGAIN_MS 1000
+#define THROTTLE_AGAIN_MS 500 /* after a try to end it */
 /* Of a topic's node with its moves: what is left of a request holds the rest of the plan. */
 #define NODE_BYTES_MAX (400 << 10)
 
@@ -120,6 +122,7 @@ struct taking {
     uint64_t term;
     struct topic_id topic_id;
     size_t node_op; /* of the topic's node; 0: none is written */
+    bool has_throttle; /* and the throttle with it */
     char topic[];
 };
 
@@ -151,6 +154,8 @@ static void taken(void *arg, const struct coordinator_reply *reply)
         controller_back_off(d);
     if (reply->err && t->node_op)
         state_reader_read_topic(d->s.reader, t->topic);
+    if (t->has_throttle)
+        quota_look(d->s.quota);
     observation_poke(t->wishes->observation);
 }
 
@@ -164,7 +169,7 @@ static struct coordinator_multi *fenced(const struct controller_driver *d)
 
 /* Takes *multi. */
 static void send(struct controller_driver *d, struct controller_wishes *w, struct coordinator_multi **multi,
-                 const struct image_topic *topic, size_t node_op)
+                 const struct image_topic *topic, size_t node_op, bool has_throttle)
 {
     size_t bytes = topic ? strlen(topic->name) + 1 : 1;
     struct taking *t = calloc(1, sizeof *t + bytes);
@@ -176,6 +181,7 @@ static void send(struct controller_driver *d, struct controller_wishes *w, struc
     t->wishes = w;
     t->term = d->term;
     t->node_op = node_op;
+    t->has_throttle = has_throttle;
     if (topic) {
         t->topic_id = topic->node.topic_id;
         memcpy(t->topic, topic->name, bytes);
@@ -195,7 +201,100 @@ static void remove_node(struct controller_driver *d, struct controller_wishes *w
     if (!multi)
         return;
     coordinator_multi_delete(multi, path_of(w), w->version);
-    send(d, w, &multi, NULL, 0);
+    send(d, w, &multi, NULL, 0, false);
+}
+
+/* ---- the throttle of moves -------------------------------------------------------------------------- */
+
+/* It is the controller's alone to write, so that it comes and goes with the moves. */
+static int add_throttle(struct controller_driver *d, struct coordinator_multi *multi)
+{
+    int32_t version = quota_throttle_version(d->s.quota);
+    int64_t bytes = d->plans.wishes.throttle;
+    AUTO_FREE char *text = znode_encode_throttle(bytes);
+    if (!text)
+        return -BROOK_E_NOMEM;
+    if (bytes && version < 0)
+        coordinator_multi_create(multi, PATH_REASSIGN_THROTTLE, text, strlen(text), ZNODE_PERSISTENT);
+    else if (bytes)
+        coordinator_multi_set(multi, PATH_REASSIGN_THROTTLE, text, strlen(text), version);
+    else if (version >= 0)
+        coordinator_multi_delete(multi, PATH_REASSIGN_THROTTLE, version);
+    return 0;
+}
+
+/* Or is about to be: the image may be behind what this controller has written. */
+static bool is_anything_moved(const struct controller_driver *d)
+{
+    for (size_t i = 0; i < image_topics_count(d->s.image); i++) {
+        const struct image_topic *topic = image_topic_at(d->s.image, i);
+        if (topic->node.moves_count || topic->is_assigning || topic->node_version < topic->assigned_version)
+            return true;
+    }
+    return false;
+}
+
+struct throttle_end {
+    struct controller_driver *driver;
+    uint64_t term;
+};
+
+static void throttle_ended(void *arg, const struct coordinator_reply *reply)
+{
+    AUTO_FREE struct throttle_end *end = arg;
+    struct controller_driver *d = end->driver;
+    if (end->term != d->term)
+        return;
+    d->is_ending_throttle = false;
+    d->throttle_ms = clock_boot_ms() + THROTTLE_AGAIN_MS;
+    quota_look(d->s.quota);
+    if (!reply->err)
+        diag_log(d->s.diag, DIAG_INFO, "", "nothing is being moved any more: the throttle of moves has ended");
+    else if (reply->err == -BROOK_E_BAD_VERSION && reply->failed_op == 0)
+        d->s.outdated(d->s.arg);
+}
+
+/* With the last move. Returns when to look again. */
+static int64_t end_throttle(struct controller_driver *d, int64_t now_ms)
+{
+    int32_t version = quota_throttle_version(d->s.quota);
+    if (version < 0 || d->is_ending_throttle || d->plans.version >= 0 || d->plans.is_busy || is_anything_moved(d))
+        return INT64_MAX;
+    if (now_ms < d->throttle_ms)
+        return d->throttle_ms;
+    struct throttle_end *end = malloc(sizeof *end);
+    struct coordinator_multi *multi = end ? fenced(d) : NULL;
+    if (!multi) {
+        free(end);
+        return now_ms + THROTTLE_AGAIN_MS;
+    }
+    *end = (struct throttle_end){d, d->term};
+    d->is_ending_throttle = true;
+    coordinator_multi_delete(multi, PATH_REASSIGN_THROTTLE, version);
+    coordinator_multi_send(d->s.coordinator, &multi,
+                           (struct coordinator_call){.inbox = d->s.inbox,
+                                                     .callback = throttle_ended,
+                                                     .arg = end,
+                                                     .generation = coordinator_generation(d->s.coordinator)});
+    return INT64_MAX;
+}
+
+/* A plan that names no partition is for the throttle of what runs already. */
+static void take_throttle(struct controller_driver *d)
+{
+    struct controller_wishes *w = &d->plans;
+    struct coordinator_multi *multi = fenced(d);
+    if (!multi)
+        return;
+    bool is_for_something = is_anything_moved(d) || !w->wishes.throttle;
+    if (is_for_something && add_throttle(d, multi)) {
+        coordinator_multi_free(multi);
+        return;
+    }
+    if (!is_for_something)
+        diag_log(d->s.diag, DIAG_WARN, "", "a throttle without moves is dropped: it lasts as long as they do");
+    coordinator_multi_delete(multi, PATH_REASSIGN, w->version);
+    send(d, w, &multi, NULL, 0, true);
 }
 
 /* ---- plans ------------------------------------------------------------------------------------------ */
@@ -342,8 +441,15 @@ static void take_over(struct controller_driver *d)
         return;
     struct coordinator_multi *multi = fenced(d);
     int op = -BROOK_E_NOMEM;
-    if (multi && !sort_out(d, topic, name, &moved, &rest) && !add_rest(d, multi, &rest))
-        op = add_node(d, multi, topic, &moved);
+    bool has_throttle = d->plans.wishes.has_throttle;
+    if (multi && !sort_out(d, topic, name, &moved, &rest)) {
+        /* It goes with the first topic that is moved. */
+        rest.has_throttle = has_throttle && !moved.count && rest.count;
+        rest.throttle = d->plans.wishes.throttle;
+        has_throttle = has_throttle && moved.count;
+        if (!add_rest(d, multi, &rest) && !(has_throttle && add_throttle(d, multi)))
+            op = add_node(d, multi, topic, &moved);
+    }
     free(rest.list);
     if (op < 0) {
         coordinator_multi_free(multi);
@@ -353,7 +459,7 @@ static void take_over(struct controller_driver *d)
         topic->is_assigning = true;
         diag_log(d->s.diag, DIAG_INFO, "", "topic %s: %zu partitions are moved as asked for", name, moved.count);
     }
-    send(d, &d->plans, &multi, topic, (size_t)op);
+    send(d, &d->plans, &multi, topic, (size_t)op, has_throttle);
 }
 
 /* ---- elections -------------------------------------------------------------------------------------- */
@@ -409,13 +515,19 @@ int64_t controller_wishes_run(struct controller_driver *d, int64_t now_ms)
     if (!observe(d, &d->plans, plans_observed) || !observe(d, &d->elections, elections_observed))
         return now_ms + OBSERVE_AGAIN_MS;
     bool has_plan = d->plans.version >= 0, has_elections = d->elections.version >= 0;
-    if ((!has_plan && !has_elections) || !state_reader_is_idle(d->s.reader))
+    if (!state_reader_is_idle(d->s.reader))
         return INT64_MAX;
+    if (!has_plan && !has_elections)
+        return end_throttle(d, now_ms);
     if (now_ms < d->not_before_ms)
         return d->not_before_ms;
     if (has_plan && !d->plans.is_busy) {
-        if (d->plans.is_senseless || !d->plans.wishes.count)
+        if (d->plans.is_senseless || (!d->plans.wishes.count && !d->plans.wishes.has_throttle))
             remove_node(d, &d->plans);
+        else if (d->plans.wishes.has_throttle && quota_throttle_version(d->s.quota) == QUOTA_NOT_READ)
+            return now_ms + LOOK_MS;
+        else if (!d->plans.wishes.count)
+            take_throttle(d);
         else
             take_over(d);
     }

@@ -22,14 +22,6 @@ const char *hosted_subject(const struct hosted *h, int32_t epoch, char buffer[HO
     return buffer;
 }
 
-void hosted_tell_offline(struct hosted *h, const char *reason)
-{
-    char subject[HOSTED_SUBJECT_BYTES];
-    h->is_told_offline = true;
-    diag_log(h->hosting->diag, DIAG_ERROR, hosted_subject(h, h->led_epoch, subject),
-             "the log stays offline and is not opened anew until the broker is started again: %s", reason);
-}
-
 /* ---- life ------------------------------------------------------------------------------------------- */
 
 static int add_dirs(struct hosting *hosting, const struct hosting_settings *settings)
@@ -171,7 +163,7 @@ void hosted_remove(struct hosted *h)
     free(h);
 }
 
-static struct hosted *find(struct hosting *hosting, const char *topic, int32_t number)
+struct hosted *hosted_find(struct hosting *hosting, const char *topic, int32_t number)
 {
     char name[TOPIC_ID_TEXT_BYTES + 256];
     struct hosted *h;
@@ -182,7 +174,7 @@ static struct hosted *find(struct hosting *hosting, const char *topic, int32_t n
 
 static struct hosted *find_open(struct hosting *hosting, const struct image_topic *topic, int32_t number)
 {
-    struct hosted *h = find(hosting, topic->name, number);
+    struct hosted *h = hosted_find(hosting, topic->name, number);
     return h && h->status == HOSTED_OPEN && topic_id_equal(&h->topic_id, &topic->node.topic_id) ? h : NULL;
 }
 
@@ -207,7 +199,7 @@ bool hosting_follows(struct hosting *hosting, const struct image_topic *topic, i
 bool hosting_end(struct hosting *hosting, const struct image_topic *topic, int32_t number, int32_t *ret_last_epoch,
                  int64_t *ret_end)
 {
-    struct hosted *h = find(hosting, topic->name, number);
+    struct hosted *h = hosted_find(hosting, topic->name, number);
     struct epoch_end end;
     if (!h || !topic_id_equal(&h->topic_id, &topic->node.topic_id))
         return false;
@@ -339,7 +331,7 @@ static void follow_durability(struct hosted *h, const struct durability *d)
 
 static void follow_partition(struct hosting *hosting, const struct image_topic *topic, int32_t number)
 {
-    struct hosted *h = find(hosting, topic->name, number);
+    struct hosted *h = hosted_find(hosting, topic->name, number);
     if (!h)
         return create(hosting, topic, number);
     if (is_going(h))
@@ -388,7 +380,7 @@ static void mark_unassigned(struct hosted *h, const struct image_topic *topic)
 /* Moved away: what it led or followed ends at once. */
 static void part_with(struct hosting *hosting, const struct image_topic *topic, int32_t number)
 {
-    struct hosted *h = find(hosting, topic->name, number);
+    struct hosted *h = hosted_find(hosting, topic->name, number);
     if (h && !is_going(h) && topic_id_equal(&h->topic_id, &topic->node.topic_id))
         mark_unassigned(h, topic);
 }
@@ -436,6 +428,8 @@ void hosting_compare(struct hosting *hosting, const struct image *image)
         if (is_going(h))
             continue;
         const struct image_topic *topic = image_find(image, h->topic);
+        if (!topic && unreadable_has_topic(image_unreadable((struct image *)(uintptr_t)image), h->topic))
+            continue; /* nobody knows what becomes of it */
         if (!topic || !topic_id_equal(&topic->node.topic_id, &h->topic_id))
             mark_unwanted(h, "the topic is gone");
         else if (h->number >= topic->node.partitions_count)
@@ -523,40 +517,6 @@ static int64_t retry_failed(struct hosting *hosting, int64_t now_ms)
     return next;
 }
 
-/* Opened anew it would take for written what is in the page cache only. It can still be read, and answers appends
- * with the reason. */
-static void leave_offline(struct hosted *h)
-{
-    if (!h->is_told_offline)
-        hosted_tell_offline(h, log_offline_reason(partition_log(h->partition)));
-}
-
-/* What it holds is looked at again as after a crash: nobody knows what of it is on the disk. */
-static void close_offline(struct hosted *h)
-{
-    char subject[HOSTED_SUBJECT_BYTES];
-    struct log *log = partition_log(h->partition);
-    diag_log(h->hosting->diag, DIAG_ERROR, hosted_subject(h, h->led_epoch, subject),
-             "the log is offline and will be opened anew: %s", log_offline_reason(log));
-    h->hint =
-        (struct log_hint){.recovery_point = log_durable_end(log), .start_offset = log_start_offset(log),
-                           .cleaned_offset = log_cleaned_offset(log)};
-    h->end_before = log_end_offset(log);
-    hosted_leave(h, HOSTED_END_REOPEN);
-}
-
-static void look_for_offline(struct hosting *hosting)
-{
-    struct hosted *h, *next;
-    HASH_ITER(hh, hosting->table, h, next)
-    if (h->status == HOSTED_OPEN && !h->dir->is_failed && log_offline_reason(partition_log(h->partition))) {
-        if (log_sync_failed(partition_log(h->partition)))
-            leave_offline(h);
-        else
-            close_offline(h);
-    }
-}
-
 const char *hosting_say_scanned(const struct hosting *hosting, char buffer[HOSTING_SCANNED_BYTES])
 {
     int64_t bytes = atomic_load_explicit(&hosting->bytes_scanned, memory_order_relaxed);
@@ -610,7 +570,7 @@ int64_t hosting_tick(struct hosting *hosting, int64_t now_ms)
     }
     if (now_ms >= hosting->next_offline_ms) {
         hosting->next_offline_ms = now_ms + HOSTING_OFFLINE_CHECK_MS;
-        look_for_offline(hosting);
+        hosting_look_for_offline(hosting);
     }
     int64_t lag_ms = sooner(hosting_check_lag(hosting, now_ms), hosting_keep_epochs(hosting, now_ms));
     int64_t cleaning_ms = hosting->cleaners ? hosting->next_cleaning_ms : INT64_MAX;

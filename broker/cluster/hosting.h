@@ -32,6 +32,7 @@ struct replica;
 
 #define HOSTING_CHECKPOINT_MS 60000
 #define HOSTING_CLEAN_RETRY_MS 300000 /* until a log that could not be compacted is tried again */
+#define HOSTING_CLEAN_FULL_MS 5000    /* likewise, for want of room: at first, doubled with each time in a row */
 #define HOSTING_RETRY_MS 30000        /* until a partition that could not be opened is tried again */
 #define HOSTING_ROLES_MS 500          /* between two tries to take roles that could not be taken */
 #define HOSTING_OFFLINE_CHECK_MS 1000 /* between two looks for logs that take no appends any more */
@@ -79,6 +80,8 @@ struct hosting_events {
     /* The in-sync replicas of a partition that is led here may have to change: replica_propose(), if there is room for a
      * write now; else it is asked again. NULL: nobody cares. */
     void (*look)(void *arg, const char *topic, int32_t number, struct replica *replica);
+    /* Other logs than before are offline: hosting_take_offline(). NULL: nobody cares. */
+    void (*offline)(void *arg);
 };
 
 /* Returns 0, -BROOK_E_NOMEM or -BROOK_E_IO. */
@@ -121,8 +124,15 @@ void hosting_follow_one(struct hosting *hosting, const struct image_topic *topic
 struct partition *hosting_find(struct hosting *hosting, const struct image_topic *topic, int32_t number);
 /* Its part in replication, likewise. */
 struct replica *hosting_find_replica(struct hosting *hosting, const struct image_topic *topic, int32_t number);
-/* Bytes per second that replicas here may take in while they catch up; 0: no limit. */
-void hosting_set_quota(struct hosting *hosting, int64_t bytes_per_s);
+/* The replicas here whose logs are offline, or can not be opened: by topic, numbers rising, as many as a registration can
+ * name. `offline` is called when it is time for another list. The caller owns it (hosting_free_offline()). */
+void hosting_take_offline(struct hosting *hosting, struct znode_change_partitions **ret_list, size_t *ret_count);
+void hosting_free_offline(struct znode_change_partitions *list, size_t count);
+/* Why that replica's log is offline; borrowed until hosting is called again. NULL: it is not. */
+const char *hosting_offline_reason(struct hosting *hosting, const struct image_topic *topic, int32_t number);
+/* Bytes per second that replicas here may take in while they catch up, and those that a move adds beside that; 0: no
+ * limit. */
+void hosting_set_quota(struct hosting *hosting, int64_t bytes_per_s, int64_t moved_bytes_per_s);
 /* Look at the in-sync replicas of everything led here, in a few milliseconds. */
 void hosting_look_soon(struct hosting *hosting, int64_t now_ms);
 /* Brokers came, went or moved. */

@@ -90,8 +90,35 @@ static void exclusively(void *arg, void (*work)(void *work_arg), void *work_arg)
     partition_with_append_lock(w->item->partition, run_exclusive, &e);
 }
 
+/* A full disk is tried again soon, then ever later; at once when there is room (has_room_again()). Anything else that fails
+ * does not pass so quickly. Returns for how long. */
+static int64_t postpone(struct clean_worker *w, int err)
+{
+    struct hosted *h = w->item->hosted;
+    int64_t wait_ms = HOSTING_CLEAN_RETRY_MS;
+    if (err == -BROOK_E_STORAGE_FULL) {
+        int failures = atomic_fetch_add(&h->clean_full, 1);
+        wait_ms = HOSTING_CLEAN_FULL_MS << (failures < 10 ? failures : 10);
+        wait_ms = wait_ms < HOSTING_CLEAN_RETRY_MS ? wait_ms : HOSTING_CLEAN_RETRY_MS;
+        atomic_store(&h->clean_free_before, atomic_load(&h->dir->free_seen));
+    } else {
+        atomic_store(&h->clean_full, 0);
+    }
+    atomic_store(&h->clean_after_ms, clock_boot_ms() + wait_ms);
+    return wait_ms;
+}
+
+/* There was none, and now there is as much as all of it could take. */
+static bool has_room_again(const struct clean_item *item, int64_t bytes)
+{
+    const struct hosted *h = item->hosted;
+    int64_t free_bytes = atomic_load(&h->dir->free_seen);
+    return atomic_load(&h->clean_full) > 0 && free_bytes >= bytes &&
+           free_bytes - atomic_load(&h->clean_free_before) >= bytes / 2;
+}
+
 static void say(const struct clean_worker *w, int err, const struct compaction_result *r,
-                const struct brook_error *error, int64_t ms)
+                const struct brook_error *error, int64_t ms, int64_t wait_ms)
 {
     char subject[HOSTED_SUBJECT_BYTES];
     const struct diag *diag = w->round->hosting->diag;
@@ -99,12 +126,14 @@ static void say(const struct clean_worker *w, int err, const struct compaction_r
     if (r->passes > 0 && !err)
         diag_log(diag, DIAG_INFO, subject,
                  "compacted %" PRId64 " bytes to %" PRId64 " in %.3f s: %" PRId64 " records removed, %" PRId32
-                 " segments made %" PRId32 ", %" PRId32 " passes, %zu keys in a map of %zu bytes",
+                 " segments made %" PRId32 " (%" PRId32 " left as they were), %" PRId32
+                 " passes, %zu keys in a map of %zu bytes",
                  r->bytes_before, r->bytes_after, (double)ms / 1000, r->records_removed, r->segments_before,
-                 r->segments_after, r->passes, r->keys, r->map_bytes);
-    else if (err && err != -BROOK_E_CLOSED && err != -BROOK_E_AGAIN)
-        diag_log(diag, DIAG_ERROR, subject, "not compacted, tried again in %d s: %s",
-                 HOSTING_CLEAN_RETRY_MS / 1000, error->text[0] ? error->text : brook_error_text(err));
+                 r->segments_after, r->segments_left, r->passes, r->keys, r->map_bytes);
+    else if (wait_ms)
+        diag_log(diag, DIAG_ERROR, subject, "not compacted, tried again in %" PRId64 " s%s: %s", wait_ms / 1000,
+                 err == -BROOK_E_STORAGE_FULL ? ", or when there is room" : "",
+                 error->text[0] ? error->text : brook_error_text(err));
 }
 
 static void clean(struct clean_worker *w)
@@ -123,9 +152,10 @@ static void clean(struct clean_worker *w)
     int64_t before_ms = clock_boot_ms();
     int err =
         log_compact(partition_log(p), marks.high_watermark, clock_wall_ms(), &settings, &result, &error);
-    if (err && err != -BROOK_E_CLOSED && err != -BROOK_E_AGAIN)
-        atomic_store(&w->item->hosted->clean_after_ms, clock_boot_ms() + HOSTING_CLEAN_RETRY_MS);
-    say(w, err, &result, &error, clock_boot_ms() - before_ms);
+    int64_t wait_ms = err && err != -BROOK_E_CLOSED && err != -BROOK_E_AGAIN ? postpone(w, err) : 0;
+    if (!err)
+        atomic_store(&w->item->hosted->clean_full, 0);
+    say(w, err, &result, &error, clock_boot_ms() - before_ms, wait_ms);
 }
 
 /* ---- a round ------------------------------------------------------------------------------------------ */
@@ -173,14 +203,15 @@ static bool is_due(const struct hosting *hosting, struct clean_item *item)
     struct log *log = partition_log(item->partition);
     struct partition_marks marks;
     struct compaction_need need;
-    if (is_stopping(hosting) || log_offline_reason(log) ||
-        clock_boot_ms() < atomic_load(&item->hosted->clean_after_ms))
+    bool is_early = clock_boot_ms() < atomic_load(&item->hosted->clean_after_ms);
+    if (is_stopping(hosting) || log_offline_reason(log) || (is_early && !atomic_load(&item->hosted->clean_full)))
         return false;
     partition_marks(item->partition, &marks);
     if (log_compaction_need(log, marks.high_watermark, clock_wall_ms(), &need) != 0)
         return false;
     item->ppm = need.ppm;
-    return need.is_due;
+    int64_t bytes = need.dirt.clean_bytes + need.dirt.dirty_bytes;
+    return need.is_due && (!is_early || has_room_again(item, bytes));
 }
 
 static void scan_run(struct disk_job *job)

@@ -135,6 +135,7 @@ static void space_done(struct disk_job *job)
     struct host_dir *dir = CONTAINER_OF(job, struct host_dir, space_job);
     struct hosting *hosting = dir->hosting;
     dir->is_looking = false;
+    atomic_store(&dir->free_seen, dir->free_bytes);
     hosting->duties--;
     if (dir->space_err)
         host_dir_fail(dir, dir->space_error.text);

@@ -107,6 +107,7 @@ static void start(struct round *round, void (*run)(struct disk_job *job), void (
 struct retained {
     int64_t now_ms;
     int64_t removed;
+    int64_t future_ms;
 };
 
 static void retain_one(struct partition *p, void *arg)
@@ -114,6 +115,7 @@ static void retain_one(struct partition *p, void *arg)
     struct retained *retained = arg;
     struct log *log = partition_log(p);
     retained->removed = log_retain(log, retained->now_ms);
+    retained->future_ms = log_take_future_stamp(log);
 }
 
 static void retain_run(struct disk_job *job)
@@ -124,9 +126,14 @@ static void retain_run(struct disk_job *job)
         struct round_item *item = &round->items[i];
         struct retained retained = {.now_ms = clock_wall_ms()};
         partition_with_append_lock(item->partition, retain_one, &retained);
+        snprintf(subject, sizeof subject, "partition=%s/%" PRId32, item->topic, item->number);
+        if (retained.future_ms)
+            diag_log(round->hosting->diag, DIAG_WARN, subject,
+                     "records are stamped %" PRId64 " hours ahead of the broker's clock: not their stamps, which would hold "
+                     "them back, but the time of their append counts for retention.ms",
+                     retained.future_ms / 3600000);
         if (!retained.removed)
             continue;
-        snprintf(subject, sizeof subject, "partition=%s/%" PRId32, item->topic, item->number);
         if (retained.removed < 0)
             diag_log(round->hosting->diag, DIAG_ERROR, subject, "retention failed: %s",
                      brook_error_text((int)retained.removed));

@@ -1,5 +1,6 @@
 /* Inside of hosting, shared by hosting.c (the table: what is to be done), hosting_disk.c (opening, leaving:
- * what runs on disk threads), hosting_dirs.c (data directories that fill up or fail) and hosting_duties.c (retention
+ * what runs on disk threads), hosting_dirs.c (data directories that fill up or fail),
+ * hosting_offline.c (logs that are offline) and hosting_duties.c (retention
  * and checkpoints), and by nobody else.
  *
  *               open job ok                release of the last reference        leave job
@@ -44,6 +45,7 @@ struct host_dir {
     bool is_full;
     bool is_looking; /* at its room */
     int64_t free_bytes;
+    _Atomic int64_t free_seen; /* the same, for other threads */
     struct disk_job space_job;
     int space_err;
     struct brook_error space_error;
@@ -97,6 +99,8 @@ struct hosted {
 
     _Atomic bool stop_cleaning;     /* the partition is wanted back */
     _Atomic int64_t clean_after_ms; /* clock_boot_ms(): not compacted before */
+    _Atomic int clean_full;         /* how often in a row there was no room for it */
+    _Atomic int64_t clean_free_before; /* in its directory, when there was none the last time */
 
     struct disk_job job;
     struct inbox_item released;
@@ -160,6 +164,7 @@ struct hosting {
     bool is_retaining;
     bool is_cleaning;
     int64_t next_offline_ms;
+    uint64_t offline_told; /* which logs others were told to be offline; 0: none */
     int64_t next_space_ms;
     int64_t next_retention_ms;
     int64_t next_checkpoint_ms;
@@ -178,12 +183,16 @@ struct hosting {
 struct hosted *hosted_add(struct hosting *hosting, struct host_dir *dir, const char *topic, int32_t number);
 void hosted_remove(struct hosted *h); /* out of the table, and freed */
 const char *hosted_subject(const struct hosted *h, int32_t epoch, char buffer[HOSTED_SUBJECT_BYTES]);
-/* Say that the log is not opened anew, and see to that. */
-void hosted_tell_offline(struct hosted *h, const char *reason);
+struct hosted *hosted_find(struct hosting *hosting, const char *topic, int32_t number); /* NULL: none */
 void hosting_check_closed(struct hosting *hosting);
 /* What recovery had to read so far and how fast; "" when nothing. */
 #define HOSTING_SCANNED_BYTES 96
 const char *hosting_say_scanned(const struct hosting *hosting, char buffer[HOSTING_SCANNED_BYTES]);
+
+/* hosting_offline.c */
+/* Say that the log is not opened anew, and see to that. */
+void hosted_tell_offline(struct hosted *h, const char *reason);
+void hosting_look_for_offline(struct hosting *hosting);
 
 /* hosting_roles.c */
 /* Do what the partition's state asks for: lead, follow, neither. */

@@ -89,7 +89,8 @@ static void take_brokers(struct hosted *h, const struct image *image, const stru
     for (int32_t i = 0; i < replicas->count; i++) {
         const struct image_broker *broker = find_broker(image, replicas->brokers[i]);
         replica_take_broker(h->replica, replicas->brokers[i], broker ? broker->node.broker_epoch : -1,
-                            broker && broker->node.draining);
+                            broker && (broker->node.draining ||
+                                       image_is_offline(image, replicas->brokers[i], h->topic, h->number)));
     }
 }
 
@@ -169,8 +170,10 @@ void hosted_follow_role(struct hosted *h, const struct image_topic *topic)
                                       .is_again = h->epoch_before >= state.leader_epoch,
                                       .min_in_sync = topic->config.min_insync_replicas,
                                       .now_ms = clock_boot_ms()};
-    replica_set_catching_up(h->replica, !is_in_sync(hosting, &state));
     replica_set_counts_by_disk(h->replica, topic->is_made_fsync);
+    const struct znode_move *move = znode_topic_move(&topic->node, h->number);
+    replica_set_catching_up(h->replica, !is_in_sync(hosting, &state),
+                            move && controller_is_assigned(&move->adding, hosting->broker_id));
     enum replica_verdict verdict = replica_take_news(h->replica, &news, &step);
     if (verdict == REPLICA_REFUSE)
         return refuse(h, &state, p->version);
@@ -253,10 +256,10 @@ void hosting_look_soon(struct hosting *hosting, int64_t now_ms)
         hosting->next_lag_ms = now_ms + LOOK_SOON_MS;
 }
 
-void hosting_set_quota(struct hosting *hosting, int64_t bytes_per_s)
+void hosting_set_quota(struct hosting *hosting, int64_t bytes_per_s, int64_t moved_bytes_per_s)
 {
     if (hosting->fetchers)
-        fetchers_set_quota(hosting->fetchers, bytes_per_s);
+        fetchers_set_quota(hosting->fetchers, bytes_per_s, moved_bytes_per_s);
 }
 
 /* ---- cuts ------------------------------------------------------------------------------------------------- */

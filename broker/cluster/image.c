@@ -21,6 +21,8 @@ struct image {
     struct controller_brokers alive;
     size_t brokers_count;
     bool brokers_changed;
+    size_t offline_count; /* topics that any of them names */
+    struct unreadable unreadable;
     uint64_t round;
 };
 
@@ -78,6 +80,7 @@ void image_free(struct image *image)
         free(gone);
     free_brokers(image);
     free_deleting(image);
+    unreadable_done(&image->unreadable);
     free(image);
 }
 
@@ -196,6 +199,7 @@ void image_remove_topic(struct image *image, const char *name)
         return;
     add_gone(image, topic);
     unlink_changed(topic);
+    unreadable_forget_topic(&image->unreadable, name);
     HASH_DEL(image->topics, topic);
     size_t at = sorted_position(image, topic->name);
     image->sorted_count--;
@@ -458,6 +462,20 @@ const char *image_deleting_at(const struct image *image, size_t index)
     return image->deleting[index];
 }
 
+/* ---- what makes no sense ---------------------------------------------------------------------------- */
+
+struct unreadable *image_unreadable(struct image *image)
+{
+    return &image->unreadable;
+}
+
+void image_keep_topic(struct image *image, const char *name)
+{
+    struct image_topic *topic = image_find(image, name);
+    if (topic)
+        topic->round = image->round;
+}
+
 /* ---- full reads ------------------------------------------------------------------------------------- */
 
 void image_begin_round(struct image *image)
@@ -486,6 +504,19 @@ static bool same_text(const char *a, const char *b)
     return a && b ? !strcmp(a, b) : a == b;
 }
 
+static bool same_offline(const struct znode_broker *a, const struct znode_broker *b)
+{
+    if (a->offline_count != b->offline_count)
+        return false;
+    for (size_t i = 0; i < a->offline_count; i++) {
+        const struct znode_change_partitions *x = &a->offline[i], *y = &b->offline[i];
+        if (strcmp(x->topic, y->topic) != 0 || x->partitions_count != y->partitions_count ||
+            (x->partitions_count && memcmp(x->partitions, y->partitions, x->partitions_count * sizeof *x->partitions) != 0))
+            return false;
+    }
+    return true;
+}
+
 static bool same_brokers(const struct image *image, const struct image_broker *brokers, size_t count)
 {
     if (count != image->brokers_count)
@@ -494,10 +525,34 @@ static bool same_brokers(const struct image *image, const struct image_broker *b
         const struct znode_broker *a = &image->brokers[i].node, *b = &brokers[i].node;
         if (image->brokers[i].broker_id != brokers[i].broker_id || a->broker_epoch != b->broker_epoch ||
             a->draining != b->draining || a->port != b->port || !same_text(a->host, b->host) ||
-            !same_text(a->rack, b->rack))
+            !same_text(a->rack, b->rack) || !same_offline(a, b))
             return false;
     }
     return true;
+}
+
+/* Views say which replicas are offline, and leaders and the controller act on it. */
+static void mark_offline(struct image *image, const struct image_broker *brokers, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < brokers[i].node.offline_count; k++) {
+            struct image_topic *topic = image_find(image, brokers[i].node.offline[k].topic);
+            if (topic)
+                image_mark(topic);
+        }
+}
+
+bool image_has_offline(const struct image *image)
+{
+    return image->offline_count > 0;
+}
+
+bool image_is_offline(const struct image *image, int32_t broker_id, const char *topic, int32_t partition)
+{
+    for (size_t i = 0; image->offline_count && i < image->brokers_count; i++)
+        if (image->brokers[i].broker_id == broker_id)
+            return znode_broker_is_offline(&image->brokers[i].node, topic, partition);
+    return false;
 }
 
 void image_set_brokers(struct image *image, struct image_broker *brokers, size_t count)
@@ -512,7 +567,12 @@ void image_set_brokers(struct image *image, struct image_broker *brokers, size_t
         free(alive);
         return;
     }
+    mark_offline(image, image->brokers, image->brokers_count);
+    mark_offline(image, brokers, count);
     free_brokers(image);
+    image->offline_count = 0;
+    for (size_t i = 0; i < count; i++)
+        image->offline_count += brokers[i].node.offline_count;
     for (size_t i = 0; i < count; i++)
         alive[i] = (struct controller_broker){.broker_id = brokers[i].broker_id,
                                               .broker_epoch = brokers[i].node.broker_epoch,

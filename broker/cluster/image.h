@@ -9,6 +9,7 @@
 
 #include "broker/cluster/controller.h"
 #include "broker/cluster/topic_config.h"
+#include "broker/cluster/unreadable.h"
 #include "broker/cluster/view_builder.h"
 #include "coordination/znodes.h"
 
@@ -26,6 +27,7 @@ struct image_partition {
     int32_t *isr; /* behind isr_epochs, in the same memory */
     int64_t *isr_epochs;
     bool is_busy; /* the controller is writing it */
+    bool is_unreadable; /* the node makes no sense: what is here is what it said before */
     /* The controller's note: somebody has asked for an election of this kind. */
     enum { IMAGE_WISH_NONE, IMAGE_WISH_PREFERRED, IMAGE_WISH_UNCLEAN } wish;
     int64_t doubt_ms; /* until when the controller waits for replicas that are away; 0: it does not wait */
@@ -124,6 +126,13 @@ size_t image_deleting_count(const struct image *image);
 const char *image_deleting_at(const struct image *image, size_t index);
 bool image_is_deleting(const struct image *image, const char *name);
 
+/* ---- what makes no sense ---------------------------------------------------------------------------- */
+
+/* Nodes that can not be used; the state reader's to fill. Never NULL. */
+struct unreadable *image_unreadable(struct image *image);
+/* The topic's node makes no sense (any more): a topic that is known stays as it is. */
+void image_keep_topic(struct image *image, const char *name);
+
 /* ---- full reads ------------------------------------------------------------------------------------- */
 
 /* Topics put from now on carry a new round; image_end_round() removes those that do not. */
@@ -135,6 +144,10 @@ void image_end_round(struct image *image);
 /* Those alive. Takes the array and what is in it; sorts it. */
 void image_set_brokers(struct image *image, struct image_broker *brokers, size_t count);
 const struct image_broker *image_brokers(const struct image *image, size_t *ret_count);
+/* Whether a live broker says that its log of the partition is offline. */
+bool image_is_offline(const struct image *image, int32_t broker_id, const char *topic, int32_t partition);
+/* Whether any broker says so of any. */
+bool image_has_offline(const struct image *image);
 /* Borrowed, good until the brokers change. */
 const struct controller_brokers *image_alive(const struct image *image);
 

@@ -134,6 +134,7 @@ void intent_create(struct intent *i)
     if (!check_counts(i))
         return;
     if (topic_config_apply(all->s.defaults, &i->config, &config, &error) ||
+        topic_config_check_sizes(&config, &i->config, &error) ||
         topic_config_check_replicas(&config, i->replicas, &error))
         return intent_fail(i, error.code, "topic %s: %s", i->topic, error.text);
     i->result.partitions = i->partitions;

@@ -161,6 +161,8 @@ static void was_read(void *arg, const struct coordinator_reply *reply)
     bool is_read = !reply->err && znode_decode_state(reply->data, reply->data_bytes, &state, NULL) == 0;
     if (is_read)
         w->s.news(w->s.arg, item->topic, &topic_id, item->number, &state, reply->stat.version);
+    else if (!reply->err && w->s.odd)
+        w->s.odd(w->s.arg, item->topic, item->number);
     w->is_look_due |= is_read;
     end(item, !is_read || replica_wants_read(item->replica));
 }

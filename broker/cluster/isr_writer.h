@@ -36,6 +36,8 @@ struct isr_writer_settings {
     /* A state was read: news for the partition. NULL: there is none. */
     void (*news)(void *arg, const char *topic, const struct topic_id *topic_id, int32_t number,
                  const struct znode_state *state, int32_t version);
+    /* A state was read and makes no sense. */
+    void (*odd)(void *arg, const char *topic, int32_t number);
     void *arg;
 };
 

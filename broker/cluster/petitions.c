@@ -1,6 +1,5 @@
 #include "broker/cluster/petitions.h"
 
-#include "broker/cluster/quota.h"
 #include "broker/cluster/reassignment.h"
 #include "coordination/paths.h"
 #include "proto/base/cleanup.h"
@@ -25,7 +24,7 @@ struct petition {
     enum znode_wish_kind kind;
     struct znode_wishes wishes;
     struct brook_error *errors; /* per wish */
-    int64_t quota_bytes;
+    int64_t throttle; /* -1: as it is */
     bool validate_only;
     int64_t deadline_ms;
     int64_t look_ms;
@@ -89,7 +88,7 @@ struct petition *petition_new(const struct cluster_petition *what, int timeout_m
         p = calloc(1, sizeof *p);
     while (!p); /* somebody waits for the answer */
     p->kind = what->kind;
-    p->quota_bytes = what->quota_bytes;
+    p->throttle = what->throttle;
     p->validate_only = what->validate_only;
     p->deadline_ms = clock_boot_ms() + timeout_ms;
     p->inbox = inbox;
@@ -358,7 +357,10 @@ static void written(void *arg, const struct coordinator_reply *reply)
 /* What others asked for, and this. The caller frees the text; the list's contents are borrowed. */
 static char *join(const struct petition *p, const struct znode_wishes *others)
 {
-    struct znode_wishes both = {.list = malloc((others->count + p->wishes.count + 1) * sizeof *both.list)};
+    bool has_throttle = p->throttle >= 0;
+    struct znode_wishes both = {.list = malloc((others->count + p->wishes.count + 1) * sizeof *both.list),
+                                .has_throttle = has_throttle || others->has_throttle,
+                                .throttle = has_throttle ? p->throttle : others->throttle};
     if (!both.list)
         return NULL;
     for (size_t i = 0; i < others->count; i++)
@@ -396,68 +398,23 @@ static void node_read(void *arg, const struct coordinator_reply *reply)
         coordinator_create_path(p->all->s.coordinator, path_of(p), text, strlen(text), begin(p, written));
 }
 
-static void quota_written(void *arg, const struct coordinator_reply *reply)
-{
-    struct petition *p = end(arg);
-    if (!p)
-        return;
-    if (reply->err)
-        return later(p, reply->err);
-    p->quota_bytes = -1;
-    later(p, -BROOK_E_NO_NODE);
-}
-
-/* `config` with the quota, as text. */
-static char *with_quota(const struct znode_config *config, int64_t bytes)
-{
-    char value[24];
-    snprintf(value, sizeof value, "%" PRId64, bytes);
-    struct znode_config next = {.entries = malloc((config->count + 1) * sizeof *next.entries)};
-    if (!next.entries)
-        return NULL;
-    for (size_t i = 0; i < config->count; i++)
-        if (strcmp(config->entries[i].key, QUOTA_KEY) != 0)
-            next.entries[next.count++] = config->entries[i];
-    next.entries[next.count++] = (struct znode_config_entry){(char *)(uintptr_t)QUOTA_KEY, value};
-    char *text = znode_encode_config(&next);
-    free(next.entries);
-    return text;
-}
-
-static void quota_read(void *arg, const struct coordinator_reply *reply)
-{
-    struct petition *p = end(arg);
-    struct znode_config config = {0};
-    struct brook_error error;
-    if (!p)
-        return;
-    if (reply->err && reply->err != -BROOK_E_NO_NODE)
-        return later(p, reply->err);
-    if (!reply->err && znode_decode_config(reply->data, reply->data_bytes, &config, &error))
-        return petition_refuse(p, error.code, error.text);
-    AUTO_FREE char *text = with_quota(&config, p->quota_bytes);
-    znode_config_done(&config);
-    if (!text)
-        return fail(p, BROOK_E_NOMEM);
-    if (reply->err)
-        coordinator_create_path(p->all->s.coordinator, PATH_CONFIG_BROKERS_DEFAULT, text, strlen(text),
-                                begin(p, quota_written));
-    else
-        coordinator_set(p->all->s.coordinator, PATH_CONFIG_BROKERS_DEFAULT, text, strlen(text), reply->stat.version,
-                        begin(p, quota_written));
-}
-
 static void write_next(struct petition *p)
 {
     size_t left = 0;
     for (size_t i = 0; i < p->wishes.count; i++)
         left += !p->errors[i].code;
-    if (p->quota_bytes >= 0)
-        coordinator_get(p->all->s.coordinator, PATH_CONFIG_BROKERS_DEFAULT, begin(p, quota_read));
-    else if (left)
+    if (left || p->throttle >= 0)
         coordinator_get(p->all->s.coordinator, path_of(p), begin(p, node_read));
     else
         answer(p);
+}
+
+static bool is_anything_moved(const struct petitions *all)
+{
+    for (size_t i = 0; i < image_topics_count(all->s.image); i++)
+        if (image_topic_at(all->s.image, i)->node.moves_count)
+            return true;
+    return false;
 }
 
 void petitions_submit(struct petitions *all, struct petition *p)
@@ -471,6 +428,10 @@ void petitions_submit(struct petitions *all, struct petition *p)
     all->waiting = p;
     all->count++;
     size_t good = check(p);
+    if (!p->wishes.count && p->kind == ZNODE_WISH_REASSIGN && p->throttle > 0 && !is_anything_moved(all))
+        return petition_refuse(p, BROOK_E_NO_REASSIGNMENT,
+                               "nothing is being moved, and a throttle lasts as long as moves do; replication.quota.bytes is the "
+                               "limit that stands");
     if (p->validate_only || (!good && p->wishes.count))
         answer(p);
     else

@@ -109,7 +109,7 @@ void reassignment_finish(struct reassignment *r)
 
 static bool may_lead(const struct controller_case *c, int32_t broker_id)
 {
-    return controller_counts(c, broker_id) && !controller_find_broker(c->alive, broker_id)->draining;
+    return controller_counts(c, broker_id) && !controller_is_leaving(c, broker_id);
 }
 
 static bool is_complete(const struct reassignment *r, const struct controller_case *c)

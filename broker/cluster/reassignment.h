@@ -48,7 +48,7 @@ void reassignment_finish(struct reassignment *r);
 
 /* Decide what to do now. `partition` says state, live brokers and durability; its replicas are not looked at.
  * FINISH fills *ret_state (all but its controller_epoch): a new leader epoch, led by one of the target: the
- * present leader if it is one and well, else the first. A draining broker of the target holds it up. */
+ * present leader if it is one and well, else the first. One of the target that drains, or is offline, holds it up. */
 enum reassignment_verdict reassignment_step(const struct reassignment *r,
                                             const struct controller_case *partition,
                                             struct znode_state *ret_state);

@@ -5,6 +5,7 @@
 #include "proto/base/names.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,9 +128,34 @@ static void step_release(struct step *step)
     pump(r);
 }
 
-static void say_odd(struct state_reader *r, const char *path, const struct brook_error *error)
+/* Said once, and again when the reason is another. */
+static void say_odd(struct state_reader *r, const char *path, const char *topic, int32_t partition,
+                    const struct brook_error *error)
 {
-    r->events.odd(r->events.arg, path, error);
+    if (unreadable_put(image_unreadable(r->image), path, topic, partition, error->text))
+        r->events.odd(r->events.arg, path, error);
+}
+
+/* It was read, or is gone. */
+static void say_well(struct state_reader *r, const char *path)
+{
+    if (unreadable_clear(image_unreadable(r->image), path))
+        r->events.mended(r->events.arg, path);
+}
+
+static void say_foreign(struct state_reader *r, const char *parent, const char *child, const char *what)
+{
+    char path[PATH_BYTES_MAX];
+    struct brook_error error;
+    snprintf(path, sizeof path, "%s/%.200s", parent, child);
+    brook_error_set(&error, BROOK_E_BAD_ZNODE, "%s", what);
+    say_odd(r, path, NULL, -1, &error);
+}
+
+static void keep_children(struct state_reader *r, const char *parent, const struct coordinator_reply *reply)
+{
+    if (!reply->err && unreadable_keep_children(image_unreadable(r->image), parent, reply->children, reply->children_count))
+        r->events.mended(r->events.arg, parent);
 }
 
 /* ---- brokers ---------------------------------------------------------------------------------------- */
@@ -141,11 +167,12 @@ static void broker_read(void *arg, const struct coordinator_reply *reply)
     struct brook_error error;
     struct znode_broker node;
     struct path path;
-    if (!reply->err) {
-        if (!znode_decode_broker(reply->data, reply->data_bytes, &node, &error))
-            step->brokers[step->brokers_count++] = (struct image_broker){id, node};
-        else
-            say_odd(step->reader, path_broker_id(&path, id), &error);
+    path_broker_id(&path, id);
+    if (!reply->err && znode_decode_broker(reply->data, reply->data_bytes, &node, &error)) {
+        say_odd(step->reader, path.text, NULL, -1, &error);
+    } else if (!reply->err) {
+        step->brokers[step->brokers_count++] = (struct image_broker){id, node};
+        say_well(step->reader, path.text);
     }
     if (step->calls == 1 && !step->reader->err) {
         image_set_brokers(step->reader->image, step->brokers, step->brokers_count);
@@ -169,7 +196,10 @@ static void brokers_listed(void *arg, const struct coordinator_reply *reply)
         int32_t id = path_partition_number(reply->children[i]); /* canonical decimal, like a partition's */
         if (id >= 0)
             issue(step, id, false, path_broker_id(&path, id), broker_read);
+        else
+            say_foreign(r, PATH_BROKER_IDS, reply->children[i], "not the number of a broker");
     }
+    keep_children(r, PATH_BROKER_IDS, reply);
     if (step->calls == 1 && step->brokers && !r->err) {
         image_set_brokers(r->image, step->brokers, 0);
         step->brokers = NULL;
@@ -199,13 +229,18 @@ static void state_read(void *arg, const struct coordinator_reply *reply)
     struct znode_state state;
     struct path path;
     if (topic && topic_id_equal(&topic->node.topic_id, &step->topic_id) &&
-        number < topic->node.partitions_count) {
-        if (reply->err == -BROOK_E_NO_NODE)
+        number < topic->node.partitions_count && (!reply->err || reply->err == -BROOK_E_NO_NODE)) {
+        path_partition_state(&path, step->name, number);
+        bool is_odd = !reply->err && znode_decode_state(reply->data, reply->data_bytes, &state, &error);
+        topic->partitions[number].is_unreadable = is_odd;
+        if (reply->err)
             image_set_state(topic, number, NULL, -1);
-        else if (!reply->err && znode_decode_state(reply->data, reply->data_bytes, &state, &error))
-            say_odd(r, path_partition_state(&path, step->name, number), &error);
-        else if (!reply->err)
+        else if (!is_odd)
             take_state(r, topic, number, &state, reply->stat.version);
+        if (is_odd)
+            say_odd(r, path.text, step->name, number, &error);
+        else
+            say_well(r, path.text);
     }
     step_release(step);
 }
@@ -236,11 +271,15 @@ static void config_read(void *arg, const struct coordinator_reply *reply)
     struct znode_config config = {0};
     struct brook_error error;
     struct path path;
+    path_topic_config(&path, step->name);
     if (topic && !reply->err && znode_decode_config(reply->data, reply->data_bytes, &config, &error))
-        say_odd(r, path_topic_config(&path, step->name), &error);
-    else if (topic && (!reply->err || reply->err == -BROOK_E_NO_NODE) &&
-             image_set_config(topic, &config, &error))
-        say_odd(r, path_topic_config(&path, step->name), &error);
+        say_odd(r, path.text, step->name, -1, &error);
+    else if (topic && (!reply->err || reply->err == -BROOK_E_NO_NODE)) {
+        if (image_set_config(topic, &config, &error))
+            say_odd(r, path.text, step->name, -1, &error);
+        else
+            say_well(r, path.text);
+    }
     if (topic && (!reply->err || reply->err == -BROOK_E_NO_NODE))
         topic->config_zxid = reply->err ? -1 : reply->stat.mzxid;
     if (topic)
@@ -267,11 +306,15 @@ static void topic_read(void *arg, const struct coordinator_reply *reply)
     struct znode_topic node;
     struct brook_error error;
     struct path path;
+    path_topic(&path, step->name);
     if (reply->err == -BROOK_E_NO_NODE) {
         image_remove_topic(r->image, step->name);
+        say_well(r, path.text);
     } else if (!reply->err && znode_decode_topic(reply->data, reply->data_bytes, &node, &error)) {
-        say_odd(r, path_topic(&path, step->name), &error);
+        say_odd(r, path.text, step->name, -1, &error);
+        image_keep_topic(r->image, step->name);
     } else if (!reply->err) {
+        say_well(r, path.text);
         bool is_known = is_reassigned(step, &node);
         int err = image_put_topic(r->image, step->name, &node, reply->stat.version, &topic);
         if (err)
@@ -298,9 +341,11 @@ static void end_read(void *arg, const struct coordinator_reply *reply)
     struct brook_error error;
     struct path path;
     if (topic && !reply->err && znode_decode_ends(reply->data, reply->data_bytes, &ends, &error))
-        say_odd(r, path_topic_end(&path, step->name, id), &error);
+        say_odd(r, path_topic_end(&path, step->name, id), step->name, -1, &error);
     else if (topic && !reply->err && image_set_ends(topic, id, &ends))
         fail(r, -BROOK_E_NOMEM);
+    else if (topic && !reply->err)
+        say_well(r, path_topic_end(&path, step->name, id));
     znode_ends_done(&ends);
     step_release(step);
 }
@@ -325,6 +370,9 @@ static void topics_listed(void *arg, const struct coordinator_reply *reply)
     for (size_t i = 0; !reply->err && i < reply->children_count; i++)
         if (name_is_legal_topic(reply->children[i], strlen(reply->children[i])))
             add(step->reader, STEP_TOPIC, reply->children[i]);
+        else
+            say_foreign(step->reader, PATH_TOPICS, reply->children[i], "not the name of a topic");
+    keep_children(step->reader, PATH_TOPICS, reply);
     step_release(step);
 }
 
@@ -508,6 +556,29 @@ void state_reader_read_change(struct state_reader *r, const struct znode_change 
             add(r, STEP_TOPIC, named->topic);
     }
     pump(r);
+}
+
+void state_reader_read_unreadable(struct state_reader *r)
+{
+    const struct unreadable *all = image_unreadable(r->image);
+    for (size_t i = 0; i < all->count; i++) {
+        const struct unreadable_node *node = &all->list[i];
+        if (!node->topic || (i && all->list[i - 1].topic && !strcmp(all->list[i - 1].topic, node->topic) &&
+                             all->list[i - 1].partition < 0 && node->partition >= 0))
+            continue; /* seen with the list of brokers or topics, or with the whole topic */
+        struct image_topic *topic = node->partition >= 0 ? image_find(r->image, node->topic) : NULL;
+        if (topic && node->partition < topic->node.partitions_count)
+            add_states(r, topic, &node->partition, 1);
+        else
+            add(r, STEP_TOPIC, node->topic);
+    }
+    add(r, STEP_BROKERS, "");
+    pump(r);
+}
+
+bool state_reader_is_reading_all(const struct state_reader *r)
+{
+    return r->is_reading_all;
 }
 
 bool state_reader_is_idle(const struct state_reader *r)

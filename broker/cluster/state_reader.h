@@ -20,8 +20,11 @@ struct state_reader_events {
     void (*settled)(void *arg, int err);
     /* A partition's state is another than before. Others of the topic may still be on their way. */
     void (*state)(void *arg, struct image_topic *topic, int32_t number);
-    /* A znode that makes no sense, or settings that can not be used: what was known is kept. */
+    /* A znode that makes no sense, or settings that can not be used: what was known is kept. Once, and again when the
+     * reason is another (image_unreadable()). */
     void (*odd)(void *arg, const char *path, const struct brook_error *error);
+    /* Such a znode makes sense now, or is gone. */
+    void (*mended)(void *arg, const char *path);
     void *arg;
 };
 
@@ -42,6 +45,11 @@ void state_reader_read_ends(struct state_reader *reader, const char *name);
  * read first. */
 void state_reader_read_change(struct state_reader *reader, const struct znode_change *change);
 
+/* Look again at what made no sense: nobody announces that it was mended. */
+void state_reader_read_unreadable(struct state_reader *reader);
+
+/* Everything is being read. */
+bool state_reader_is_reading_all(const struct state_reader *reader);
 bool state_reader_is_idle(const struct state_reader *reader);
 /* Everything was read since state_reader_forget(), and nothing failed since. */
 bool state_reader_is_complete(const struct state_reader *reader);

@@ -38,6 +38,11 @@ static const char *const cleanup_names[] = {
     [CLEANUP_DELETE_COMPACT] = "delete,compact",
 };
 
+static const char *const timestamp_names[] = {
+    [TIMESTAMP_CREATE] = "CreateTime",
+    [TIMESTAMP_LOG_APPEND] = "LogAppendTime",
+};
+
 /* In the place of names: a ratio, kept in millionths. */
 static const char *const as_ratio[] = {NULL};
 
@@ -69,6 +74,10 @@ static const struct setting settings[] = {
      "How far ahead of the broker's clock the timestamps of a batch may be, in milliseconds.", NULL},
     {"message.timestamp.before.max.ms", FIELD(timestamp_before_ms_max), 0, INT64_MAX,
      "How far behind the broker's clock the first timestamp of a batch may be, in milliseconds.", NULL},
+    {"message.timestamp.type", FIELD(log.timestamp_type), TIMESTAMP_CREATE, TIMESTAMP_LOG_APPEND,
+     "Which time records have. CreateTime: what their producer says; LogAppendTime: the broker's clock when it appended "
+     "them, whatever the producer says.",
+     timestamp_names},
     {"min.cleanable.dirty.ratio", FIELD(log.min_dirty_ppm), 0, RATIO_ONE_PPM,
      "With compaction: a log is compacted when more of it than this was not yet.", as_ratio},
     {"min.compaction.lag.ms", FIELD(log.min_compaction_lag_ms), 0, INT64_MAX,
@@ -160,6 +169,11 @@ bool topic_config_parse_durability(const char *name, int32_t *ret_mode)
     return true;
 }
 
+bool topic_config_parse_timestamp_type(const char *name, int64_t *ret_type)
+{
+    return find_name(find_setting("message.timestamp.type"), name, ret_type);
+}
+
 bool topic_config_parse_cleanup(const char *name, int32_t *ret_policy)
 {
     int64_t policy;
@@ -227,6 +241,21 @@ size_t topic_config_apply_usable(const struct topic_config *defaults, const stru
         if (apply_entry(ret, &entries->entries[i], refused ? NULL : error))
             refused++;
     return refused;
+}
+
+int topic_config_check_sizes(const struct topic_config *config, const struct znode_config *entries,
+                             struct brook_error *error)
+{
+    bool is_own = false;
+    for (size_t i = 0; entries && i < entries->count; i++)
+        is_own = is_own || !strcmp(entries->entries[i].key, "segment.bytes") ||
+                 !strcmp(entries->entries[i].key, "max.message.bytes");
+    if (!is_own || config->log.segment_bytes >= config->message_bytes_max)
+        return 0;
+    return brook_error_set(error, BROOK_E_INVALID_CONFIG,
+                           "segment.bytes=%" PRId64 " is less than max.message.bytes=%" PRId32
+                           ": a segment has to hold the largest batch",
+                           config->log.segment_bytes, config->message_bytes_max);
 }
 
 int topic_config_check_replicas(const struct topic_config *config, int32_t replicas, struct brook_error *error)

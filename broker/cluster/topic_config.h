@@ -14,7 +14,7 @@ struct topic_config {
     struct log_settings log;      /* segment.bytes, segment.ms, segment.index.bytes, index.interval.bytes,
                                      retention.ms, retention.bytes, file.delete.delay.ms, cleanup.policy,
                                      delete.retention.ms, min.cleanable.dirty.ratio,
-                                     min.compaction.lag.ms, max.compaction.lag.ms */
+                                     min.compaction.lag.ms, max.compaction.lag.ms, message.timestamp.type */
     struct durability durability; /* durability, flush.messages, flush.ms */
     int32_t message_bytes_max;    /* max.message.bytes */
     int32_t min_insync_replicas;  /* min.insync.replicas */
@@ -38,10 +38,15 @@ bool topic_config_parse_durability(const char *name, int32_t *ret_mode);
 /* Whether a topic of so many replicas (the least that a partition has) can ever satisfy them. Returns 0, or
  * -BROOK_E_INVALID_CONFIG with a sentence that names the key. */
 int topic_config_check_replicas(const struct topic_config *config, int32_t replicas, struct brook_error *error);
+/* Whether a segment holds the largest batch, if the topic's own `entries` say anything of either. Returns 0, or
+ * -BROOK_E_INVALID_CONFIG with a sentence that names both keys. */
+int topic_config_check_sizes(const struct topic_config *config, const struct znode_config *entries,
+                             struct brook_error *error);
 /* What was left to depend on the number of replicas (the least that a partition has) is decided. */
 void topic_config_resolve(struct topic_config *config, int32_t replicas);
-/* The same for a cleanup policy. */
+/* The same for a cleanup policy, and a type of timestamps. */
 bool topic_config_parse_cleanup(const char *name, int32_t *ret_policy);
+bool topic_config_parse_timestamp_type(const char *name, int64_t *ret_type);
 /* Each setting's key, effective value as text, and sentence. */
 typedef void topic_config_visitor(void *arg, const char *key, const char *value, const char *description);
 void topic_config_visit(const struct topic_config *config, topic_config_visitor *visitor, void *arg);

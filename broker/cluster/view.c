@@ -21,6 +21,8 @@ struct view {
     uint32_t *by_name;
     uint32_t *by_id;
     uint32_t mask;
+    struct view_unreadable *unreadable;
+    size_t unreadable_count;
 };
 
 /* FNV-1a: names come from clients, but a name that is not in the table costs a short probe only. */
@@ -40,6 +42,8 @@ static void block_free(struct view_block *block)
     for (int32_t i = 0; block->topic.partitions && i < block->topic.partitions_count; i++) {
         replica_unref(block->topic.partitions[i].replica);
         partition_unref(block->topic.partitions[i].local);
+        free((char *)(uintptr_t)block->topic.partitions[i].why_leaderless);
+        free((char *)(uintptr_t)block->topic.partitions[i].offline_here);
     }
     free(block->topic.partitions);
     free(block->topic.name);
@@ -66,7 +70,7 @@ static size_t count_numbers(const struct view_block_source *source)
         struct view_partition p = {0};
         source->partition(source->arg, i, &p);
         count += (size_t)p.replicas_count + (size_t)p.isr_count + (size_t)p.adding_count +
-                 (size_t)p.removing_count + (size_t)p.target_count;
+                 (size_t)p.removing_count + (size_t)p.target_count + (size_t)p.offline_count;
     }
     return count;
 }
@@ -92,6 +96,10 @@ static void fill_partitions(struct view_block *block, const struct view_block_so
         p->adding = append_numbers(&at, p->adding, p->adding_count);
         p->removing = append_numbers(&at, p->removing, p->removing_count);
         p->target = append_numbers(&at, p->target, p->target_count);
+        p->offline = append_numbers(&at, p->offline, p->offline_count);
+        /* Without memory they are left out: words for people. */
+        p->why_leaderless = p->why_leaderless ? strdup(p->why_leaderless) : NULL;
+        p->offline_here = p->offline_here ? strdup(p->offline_here) : NULL;
         if (p->local)
             partition_ref(p->local);
         if (p->replica)
@@ -154,6 +162,23 @@ static int copy_brokers(struct view *view, const struct view_source *source)
     return 0;
 }
 
+static int copy_unreadable(struct view *view, const struct view_source *source)
+{
+    size_t count = source->unreadable_count < VIEW_UNREADABLE_MAX ? source->unreadable_count : VIEW_UNREADABLE_MAX;
+    view->unreadable = calloc(count + 1, sizeof *view->unreadable);
+    if (!view->unreadable)
+        return -BROOK_E_NOMEM;
+    for (size_t i = 0; i < count; i++) {
+        const struct view_unreadable *from = &source->unreadable[i];
+        struct view_unreadable *to = &view->unreadable[view->unreadable_count++];
+        *to = (struct view_unreadable){strdup(from->path), from->topic ? strdup(from->topic) : NULL, from->partition,
+                                       strdup(from->reason)};
+        if (!to->path || !to->reason || (from->topic && !to->topic))
+            return -BROOK_E_NOMEM;
+    }
+    return 0;
+}
+
 static void insert(uint32_t *table, uint32_t mask, uint32_t hash, uint32_t index)
 {
     uint32_t at = hash & mask;
@@ -191,7 +216,8 @@ struct view *view_new(const struct view_source *source)
     view->version = source->version;
     view->controller = source->controller;
     view->cluster_id = strdup(source->cluster_id ? source->cluster_id : "");
-    if (!view->cluster_id || copy_brokers(view, source) || index_blocks(view, source)) {
+    if (!view->cluster_id || copy_brokers(view, source) || copy_unreadable(view, source) ||
+        index_blocks(view, source)) {
         view_unref(view);
         return NULL;
     }
@@ -214,6 +240,12 @@ void view_unref(struct view *view)
         free(view->brokers[i].host);
         free(view->brokers[i].rack);
     }
+    for (size_t i = 0; i < view->unreadable_count; i++) {
+        free(view->unreadable[i].path);
+        free(view->unreadable[i].topic);
+        free(view->unreadable[i].reason);
+    }
+    free(view->unreadable);
     free(view->brokers);
     free(view->blocks);
     free(view->by_name);
@@ -243,6 +275,12 @@ const struct view_broker *view_brokers(const struct view *view, size_t *ret_coun
 {
     *ret_count = view->brokers_count;
     return view->brokers;
+}
+
+const struct view_unreadable *view_unreadable(const struct view *view, size_t *ret_count)
+{
+    *ret_count = view->unreadable_count;
+    return view->unreadable;
 }
 
 static int compare_broker(const void *key, const void *entry)

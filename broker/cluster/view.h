@@ -37,6 +37,11 @@ struct view_partition {
     const int32_t *adding;
     const int32_t *removing;
     const int32_t *target;
+    /* Those that live and whose logs of it are offline. */
+    int32_t offline_count;
+    const int32_t *offline;
+    const char *why_leaderless; /* without leader; NULL: it has one */
+    const char *offline_here;   /* why the log is offline, or can not be opened, on this broker; NULL: it is not */
     /* Hosted here (and open): a reference that lives as long as the block; else NULL. Whether it is led here is
      * partition_is_leader()'s to say: the view may be older. */
     struct partition *local;
@@ -52,6 +57,15 @@ struct view_topic {
     struct view_partition *partitions;
 };
 
+/* A znode that makes no sense; what it said before is what counts. */
+struct view_unreadable {
+    char *path;
+    char *topic;       /* NULL: of none */
+    int32_t partition; /* -1: of none */
+    char *reason;
+};
+#define VIEW_UNREADABLE_MAX 100
+
 struct view;
 
 struct view *view_ref(struct view *view);
@@ -63,6 +77,8 @@ const char *view_cluster_id(const struct view *view);
 int32_t view_controller(const struct view *view); /* -1: not known */
 const struct view_broker *view_brokers(const struct view *view, size_t *ret_count); /* by id */
 const struct view_broker *view_broker(const struct view *view, int32_t broker_id);  /* NULL: not alive */
+/* By path; at most VIEW_UNREADABLE_MAX of them. */
+const struct view_unreadable *view_unreadable(const struct view *view, size_t *ret_count);
 /* Topics sorted by name. */
 size_t view_topics_count(const struct view *view);
 const struct view_topic *view_topic_at(const struct view *view, size_t index);

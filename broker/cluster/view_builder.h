@@ -16,7 +16,7 @@ struct view_block {
     uint32_t name_hash;
     uint32_t id_hash;
     struct view_topic topic;
-    int32_t *numbers; /* of each partition the replicas, those in sync, and its move */
+    int32_t *numbers; /* of each partition the replicas, those in sync, its move, and those offline */
 };
 
 /* What a block is made from; partition pointers are borrowed, the block takes references of its own. */
@@ -26,8 +26,7 @@ struct view_block_source {
     const struct topic_config *config;
     bool being_deleted;
     int32_t partitions_count;
-    /* `arg`, number -> the partition; replicas and isr point to memory that lives until the call for the
-     * next. */
+    /* `arg`, number -> the partition; lists and texts lie in memory that lives until the call for the next. */
     void (*partition)(const void *arg, int32_t number, struct view_partition *ret);
     const void *arg;
 };
@@ -44,6 +43,8 @@ struct view_source {
     size_t brokers_count;
     struct view_block *const *blocks; /* by name; the view takes references of its own */
     size_t blocks_count;
+    const struct view_unreadable *unreadable; /* by path; copied, as many as are shown */
+    size_t unreadable_count;
 };
 /* One reference for the caller. NULL: out of memory. */
 struct view *view_new(const struct view_source *source);

@@ -1,6 +1,8 @@
 /* ListReassignments: what is being moved, as this loop's view has it. */
 #include "broker/handlers/handlers.h"
 
+#include "broker/cluster/cluster.h"
+
 static size_t count_moves(const struct view *view)
 {
     size_t count = 0;
@@ -60,6 +62,9 @@ void handle_list_reassignments(struct request *r)
         }
     }
     body.partitions = list;
+    body.has_throttle_bytes = body.has_quota_bytes = true;
+    body.throttle_bytes = cluster_move_throttle(r->loop->cluster);
+    body.quota_bytes = cluster_replication_quota(r->loop->cluster);
     response.body_case = BROOK__RESPONSE__BODY_LIST_REASSIGNMENTS;
     response.list_reassignments = &body;
     request_reply(r, &response, NULL, 0);

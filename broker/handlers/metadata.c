@@ -53,9 +53,15 @@ static int add_partitions(struct request *r, const struct view_topic *topic, Bro
         out->replicas = (int32_t *)(uintptr_t)p->replicas;
         out->n_isr = (size_t)p->isr_count;
         out->isr = (int32_t *)(uintptr_t)p->isr;
+        out->n_offline = (size_t)p->offline_count;
+        out->offline = (int32_t *)(uintptr_t)p->offline;
         if (p->leader < 0) {
             out->has_error = true;
             out->error = BROOK_E_NO_LEADER;
+        }
+        if (p->leader < 0 && p->why_leaderless && r->message->metadata->explain) {
+            out->has_reason = true;
+            out->reason = envelope_text(p->why_leaderless);
         }
     }
     info->n_partitions = count;
@@ -115,6 +121,32 @@ static int add_topics(struct request *r, const Brook__MetadataRequest *asked, Br
     return 0;
 }
 
+/* To those who ask for it: producers and consumers have no use for it. */
+static int add_unreadable(struct request *r, Brook__MetadataResponse *body)
+{
+    size_t count;
+    const struct view_unreadable *nodes = view_unreadable(r->loop->view, &count);
+    if (!count)
+        return 0;
+    body->unreadable = request_reply_alloc(r, count * sizeof body->unreadable[0]);
+    Brook__UnreadableNode *messages = request_reply_alloc(r, count * sizeof messages[0]);
+    if (!body->unreadable || !messages)
+        return -BROOK_E_NOMEM;
+    for (size_t i = 0; i < count; i++) {
+        Brook__UnreadableNode *out = body->unreadable[i] = &messages[i];
+        brook__unreadable_node__init(out);
+        out->has_path = out->has_reason = out->has_partition = true;
+        out->path = envelope_text(nodes[i].path);
+        out->reason = envelope_text(nodes[i].reason);
+        out->partition = nodes[i].partition;
+        out->has_topic = nodes[i].topic != NULL;
+        if (nodes[i].topic)
+            out->topic = envelope_text(nodes[i].topic);
+    }
+    body->n_unreadable = count;
+    return 0;
+}
+
 void handle_metadata(struct request *r)
 {
     const Brook__MetadataRequest *asked = r->message->metadata;
@@ -139,6 +171,8 @@ void handle_metadata(struct request *r)
     int result = add_brokers(r, &body);
     if (result == 0)
         result = add_topics(r, asked, &body);
+    if (result == 0 && asked->explain)
+        result = add_unreadable(r, &body);
     if (result < 0) {
         request_fail(r, BROOK_E_TOO_MANY, "the answer would be too large: ask for fewer topics at once");
         return;

@@ -15,7 +15,7 @@ struct partition_results *partition_results_begin(struct request *r, size_t coun
         return NULL;
     }
     all->request = r;
-    all->wishes = (struct znode_wishes){list, count};
+    all->wishes = (struct znode_wishes){.list = list, .count = count};
     all->done = done;
     return all;
 }
@@ -64,10 +64,10 @@ static void answered(void *arg, const struct cluster_petition_result *result)
         all->done(r, list, result->count);
 }
 
-void partition_results_ask(struct partition_results *all, enum znode_wish_kind kind, int64_t quota_bytes,
+void partition_results_ask(struct partition_results *all, enum znode_wish_kind kind, int64_t throttle,
                            bool validate_only, uint32_t timeout_ms)
 {
     struct request *r = all->request;
-    struct cluster_petition petition = {kind, &all->wishes, quota_bytes, validate_only};
+    struct cluster_petition petition = {kind, &all->wishes, throttle, validate_only};
     cluster_petition(r->loop->cluster, &petition, request_timeout_ms(r, timeout_ms), r->loop->inbox, answered, all);
 }

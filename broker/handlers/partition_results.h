@@ -20,6 +20,6 @@ struct partition_results *partition_results_begin(struct request *r, size_t coun
 /* The topic's name of wish `index`. Returns false when the request was answered: it is no name. */
 bool partition_results_name(struct partition_results *all, size_t index, const ProtobufCBinaryData *name);
 /* Ask the controller. */
-void partition_results_ask(struct partition_results *all, enum znode_wish_kind kind, int64_t quota_bytes,
+void partition_results_ask(struct partition_results *all, enum znode_wish_kind kind, int64_t throttle,
                            bool validate_only, uint32_t timeout_ms);
 #endif

@@ -163,7 +163,7 @@ static int prepare(struct request *r, struct part *part, const Brook__ProducePar
         return -error->code;
     if (!append->error.code && log_settings_compact(&topic->config.log))
         check_keys(r, part);
-    if (!append->error.code)
+    if (!append->error.code && topic->config.log.timestamp_type == TIMESTAMP_CREATE)
         check_timestamps(topic, entry->partition, r->loop->now_wall_ms, append);
     if (!append->error.code)
         part->partition = partition_ref(partition);
@@ -204,6 +204,11 @@ static int fill_answer(struct request *r, const struct part *part, Brook__Produc
     out->has_base_offset = out->has_log_start_offset = true;
     out->base_offset = a->base_offset;
     out->log_start_offset = a->log_start_offset;
+    const struct batch_header *last = &a->batches[a->batches_count - 1].header;
+    if (last->attributes & BATCH_LOG_APPEND_TIME) { /* not of one that was stored before */
+        out->has_log_append_time = true;
+        out->log_append_time = last->max_timestamp;
+    }
     return a->duplicates > 0 && !are_consecutive(a) ? fill_offsets(r, a, out) : 0;
 }
 

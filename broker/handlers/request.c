@@ -196,8 +196,12 @@ int request_find_led(const struct request_loop *loop, const ProtobufCBinaryData 
     int32_t epoch;
     if (!p->local || !partition_is_leader(p->local, &epoch)) {
         if (p->leader < 0)
-            return brook_error_set(error, BROOK_E_NO_LEADER, "partition %s/%d has no leader (epoch %d)",
-                                   topic->name, partition, p->leader_epoch);
+            return brook_error_set(error, BROOK_E_NO_LEADER, "partition %s/%d has no leader (epoch %d): %.300s",
+                                   topic->name, partition, p->leader_epoch,
+                                   p->why_leaderless ? p->why_leaderless : "it is waited for");
+        if (p->leader == loop->settings->broker_id && p->offline_here)
+            return brook_error_set(error, BROOK_E_LOG_OFFLINE, "partition %s/%d: its log on broker %d is offline: %.300s",
+                                   topic->name, partition, p->leader, p->offline_here);
         if (p->leader == loop->settings->broker_id)
             return brook_error_set(
                 error, BROOK_E_NOT_LEADER,

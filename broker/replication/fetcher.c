@@ -282,9 +282,10 @@ void fetchers_stop(struct fetchers *f, struct replica *replica)
     (void)order(f, replica, NULL, -1, -1);
 }
 
-void fetchers_set_quota(struct fetchers *f, int64_t bytes_per_s)
+void fetchers_set_quota(struct fetchers *f, int64_t bytes_per_s, int64_t moved_bytes_per_s)
 {
     atomic_store_explicit(&f->quota_bytes_per_s, bytes_per_s, memory_order_relaxed);
+    atomic_store_explicit(&f->throttle_bytes_per_s, moved_bytes_per_s, memory_order_relaxed);
 }
 
 /* ---- the thread ------------------------------------------------------------------------------------- */

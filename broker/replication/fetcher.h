@@ -60,7 +60,7 @@ int fetchers_follow(struct fetchers *f, struct replica *replica, const struct fe
                     int32_t leader_epoch, int64_t broker_epoch);
 /* Follow no more. The reference is let go of a little later. Waits for memory when there is none. */
 void fetchers_stop(struct fetchers *f, struct replica *replica);
-/* Bytes per second that replicas of this process may take in while they catch up (replica_set_catching_up()); 0: as
- * many as come. */
-void fetchers_set_quota(struct fetchers *f, int64_t bytes_per_s);
+/* Bytes per second that replicas of this process may take in while they catch up, and those that a move adds beside that
+ * (replica_set_catching_up()); 0: as many as come. */
+void fetchers_set_quota(struct fetchers *f, int64_t bytes_per_s, int64_t moved_bytes_per_s);
 #endif

@@ -197,23 +197,38 @@ static int append(struct fetch_entry *e, uint8_t *records, size_t bytes, int64_t
     return r;
 }
 
-/* Those that catch up wait when they have taken more than their share, so that those in sync have the rest. */
+/* Returns for how long nothing more may be taken in. */
+static int64_t take_from(struct fetch_allowance *a, int64_t rate, size_t bytes, int64_t now_ns)
+{
+    int64_t waited_ns = now_ns - a->ns;
+    int64_t gained = waited_ns >= SECOND_NS ? rate : waited_ns / 1000 * rate / 1000000;
+    a->bytes = a->bytes + gained < rate ? a->bytes + gained : rate;
+    a->ns = now_ns;
+    a->bytes -= (int64_t)bytes;
+    if (a->bytes >= 0)
+        return 0;
+    int64_t owed = -a->bytes;
+    return owed / rate * SECOND_NS + owed % rate * 1000000 / rate * 1000;
+}
+
+/* Those that catch up wait when they have taken more than their share, so that those in sync have the rest. One that a
+ * move adds keeps to both limits. */
 static void charge(struct fetch_entry *e, size_t bytes)
 {
     struct fetch_thread *t = e->link->thread;
-    int64_t rate = atomic_load_explicit(&t->fetchers->quota_bytes_per_s, memory_order_relaxed);
-    if (rate <= 0 || !bytes || !replica_is_catching_up(e->replica))
+    int64_t now_ns = clock_boot_ns(), wait_ns = 0, longer_ns = 0;
+    int64_t quota = atomic_load_explicit(&t->fetchers->quota_bytes_per_s, memory_order_relaxed);
+    int64_t throttle = atomic_load_explicit(&t->fetchers->throttle_bytes_per_s, memory_order_relaxed);
+    if (!bytes || !replica_is_catching_up(e->replica))
         return;
-    rate = rate / t->fetchers->threads_count + 1;
-    int64_t now_ns = clock_boot_ns(), waited_ns = now_ns - t->quota_ns;
-    int64_t gained = waited_ns >= SECOND_NS ? rate : waited_ns / 1000 * rate / 1000000;
-    t->quota_bytes = t->quota_bytes + gained < rate ? t->quota_bytes + gained : rate;
-    t->quota_ns = now_ns;
-    t->quota_bytes -= (int64_t)bytes;
-    if (t->quota_bytes >= 0)
+    if (quota > 0)
+        wait_ns = take_from(&t->catching_up, quota / t->fetchers->threads_count + 1, bytes, now_ns);
+    if (throttle > 0 && replica_is_moved_here(e->replica))
+        longer_ns = take_from(&t->moved, throttle / t->fetchers->threads_count + 1, bytes, now_ns);
+    wait_ns = longer_ns > wait_ns ? longer_ns : wait_ns;
+    if (wait_ns <= 0)
         return;
-    int64_t owed = -t->quota_bytes;
-    e->retry_ns = now_ns + owed / rate * SECOND_NS + owed % rate * 1000000 / rate * 1000;
+    e->retry_ns = now_ns + wait_ns;
     fetch_entry_move(e, FETCH_WAITING);
 }
 

@@ -101,6 +101,12 @@ struct fetch_link {
 
 struct fetch_order;
 
+/* What may be taken in now; refilled by time, overdrawn by one answer. */
+struct fetch_allowance {
+    int64_t bytes;
+    int64_t ns; /* as of then */
+};
+
 struct fetch_thread {
     struct fetchers *fetchers;
     pthread_t thread;
@@ -119,14 +125,15 @@ struct fetch_thread {
     struct fetch_entries reaching; /* those whose reached epoch is to be kept */
     int64_t reached_due_ns;        /* not before */
     bool is_stopping;
-    int64_t quota_bytes; /* that those catching up may take in now; refilled by time, overdrawn by one answer */
-    int64_t quota_ns;    /* as of then */
+    struct fetch_allowance catching_up; /* of those that are not in sync */
+    struct fetch_allowance moved;       /* of those of them that a move adds */
     uint64_t random;
 };
 
 struct fetchers {
     struct fetcher_settings s;
     _Atomic int64_t quota_bytes_per_s;
+    _Atomic int64_t throttle_bytes_per_s;
     int threads_count;
     struct fetch_thread threads[];
 };

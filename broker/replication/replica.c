@@ -14,6 +14,7 @@ struct replica {
     struct partition *partition;
     _Atomic bool is_catching_up;
     _Atomic bool counts_by_disk;
+    _Atomic bool is_moved_here;
     _Atomic int32_t reached_epoch;
 
     pthread_mutex_t lock; /* before the partition's; guards all below */
@@ -326,9 +327,15 @@ int32_t replica_awaited_epoch(struct replica *r)
     return epoch;
 }
 
-void replica_set_catching_up(struct replica *r, bool is_catching_up)
+void replica_set_catching_up(struct replica *r, bool is_catching_up, bool is_moved_here)
 {
     atomic_store_explicit(&r->is_catching_up, is_catching_up, memory_order_relaxed);
+    atomic_store_explicit(&r->is_moved_here, is_moved_here, memory_order_relaxed);
+}
+
+bool replica_is_moved_here(const struct replica *r)
+{
+    return atomic_load_explicit(&r->is_moved_here, memory_order_relaxed);
 }
 
 void replica_set_counts_by_disk(struct replica *r, bool counts)

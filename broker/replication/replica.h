@@ -59,9 +59,11 @@ void replica_take_outcome(struct replica *r, int32_t leader_epoch, enum leader_o
 /* After a refusal, or an unknown outcome: sync, then read the state and bring it as news. */
 bool replica_wants_read(struct replica *r);
 
-/* Not in sync yet: what it pulls counts against replication.quota.bytes. Any thread may ask. */
-void replica_set_catching_up(struct replica *r, bool is_catching_up);
+/* Not in sync yet: what it pulls counts against replication.quota.bytes; if it is so since a move adds it, against the
+ * throttle of moves, too. Any thread may ask. */
+void replica_set_catching_up(struct replica *r, bool is_catching_up, bool is_moved_here);
 bool replica_is_catching_up(const struct replica *r);
+bool replica_is_moved_here(const struct replica *r);
 
 /* A topic that was made with durability=fsync, and never changed: its members count by their disks (controller.h). So the
  * epoch that it leads at is to be on the disk before anything is committed, that which it follows before the leader is told,

@@ -3,7 +3,7 @@
  * Sealed segments only, and only below a bound (the high watermark). What is dirty (not compacted yet) is read
  * into a map of bounded size that knows the last offset of each key; then the segments from the first on are
  * written anew without what the map replaces, small neighbours into one, and swapped for the old ones, a group
- * at a time. When the map is full before all of the dirty part is in it, that is done in several passes.
+ * at a time; a segment of which nothing goes is read and left as it is. When the map is full before all of the dirty part is in it, that is done in several passes.
  * batch_compact.h says what stays of a batch, FORMAT.md what a crash leaves.
  *
  * Appends, reads and everything else of the log go on meanwhile; the append lock is needed for the swap alone,
@@ -36,6 +36,7 @@ struct compaction_result {
     int32_t passes;
     int32_t segments_before;
     int32_t segments_after;
+    int32_t segments_left; /* of these, not written: nothing of them goes */
     size_t map_bytes; /* the largest map */
     size_t keys;      /* most in a map */
 };

@@ -39,7 +39,7 @@ int compaction_fault(struct compaction_pass *p, const struct segment *s, int r);
  * on; set it to the segment's base before the first. Returns as batch_reader_next(). */
 int compaction_next(struct compaction_pass *p, size_t place, int64_t *next, struct batch_header *ret_header,
                     const uint8_t **ret_data);
-/* Make segments [place, place + count) one and put it in their place; leaves a single one alone of which
- * nothing goes. Returns 0 or as log_compact(). */
+/* Make segments [place, place + count) one and put it in their place; leaves a single one alone, and writes nothing, of
+ * which nothing goes. Returns 0 or as log_compact(). */
 int compaction_write_group(struct compaction_pass *p, size_t place, size_t count);
 #endif

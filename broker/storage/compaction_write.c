@@ -239,11 +239,58 @@ static void count_result(struct compaction_pass *p, size_t place, size_t count, 
     p->result->segments_after++;
 }
 
+/* Whether anything of the segment would go, or change: read, and nothing written. It may stop at the first such batch. */
+static int look_at_segment(struct compaction_pass *p, size_t place, bool *ret_changes)
+{
+    struct batch_header h;
+    const uint8_t *data;
+    struct segment *s = p->segments[place];
+    int64_t next = s->base_offset;
+    AUTO_UNPIN struct segment *pinned = NULL;
+    int r, fd = segment_pin_scoped(s, &pinned);
+    *ret_changes = false;
+    if (fd < 0)
+        return compaction_fault(p, s, -BROOK_E_STORAGE_ERROR);
+    batch_reader_start(&p->reader, fd, 0, s->bytes);
+    while ((r = compaction_next(p, place, &next, &h, &data)) == 0) {
+        struct choice c;
+        if (!p->settings->go_on(p->settings->arg, h.total_bytes))
+            return -BROOK_E_CLOSED;
+        r = choose(p, data, &h, p->reader.position == p->reader.end, &c);
+        *ret_changes = r == 0 && c.is_changed;
+        if (r != 0 || *ret_changes)
+            return r;
+    }
+    return r == -BROOK_E_AGAIN ? 0 : compaction_fault(p, s, r);
+}
+
+/* A single segment of which nothing goes, as most of the clean part are, costs no write. *ret_stays: that is so. */
+static int leave_alone(struct compaction_pass *p, size_t place, bool *ret_stays)
+{
+    bool changes;
+    int32_t epoch_before = p->keep.epoch_seen;
+    int64_t removed_before = p->result->records_removed;
+    int r = look_at_segment(p, place, &changes);
+    *ret_stays = r == 0 && !changes;
+    if (*ret_stays) {
+        count_result(p, place, 1, p->segments[place]->bytes);
+        p->result->segments_left++;
+        return 0;
+    }
+    p->keep.epoch_seen = epoch_before; /* it is walked once more */
+    p->result->records_removed = removed_before;
+    return r;
+}
+
 int compaction_write_group(struct compaction_pass *p, size_t place, size_t count)
 {
     struct output o = {0};
     int64_t base = p->segments[place]->base_offset;
-    int r = output_open(p, base, &o);
+    bool stays = false;
+    int r = count == 1 ? leave_alone(p, place, &stays) : 0;
+    if (r != 0 || stays)
+        return r;
+    r = output_open(p, base, &o);
     for (size_t i = 0; r == 0 && i < count; i++)
         r = copy_segment(p, &o, place + i, i + 1 == count);
     if (!o.segment)

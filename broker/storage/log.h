@@ -30,6 +30,11 @@ enum cleanup_policy {
     CLEANUP_DELETE_COMPACT  /* the same, said the other way round */
 };
 
+enum timestamp_type {
+    TIMESTAMP_CREATE,    /* records keep their own */
+    TIMESTAMP_LOG_APPEND /* log_append() stamps the batch: its records all have that time */
+};
+
 struct log_settings {
     int64_t segment_bytes;       /* roll beyond; at most 2^31 - 1 */
     int64_t segment_ms;          /* roll when the first batch is older */
@@ -44,6 +49,7 @@ struct log_settings {
     int64_t max_compaction_lag_ms; /* records that have waited longer are not waited for any more */
     int32_t cleanup_policy;        /* enum cleanup_policy */
     int32_t min_dirty_ppm;         /* compacted when more of it, in millionths, is dirty */
+    int64_t timestamp_type;        /* enum timestamp_type, of what is appended from now on */
     /* Idempotent producers: how many are remembered, and how long one that is silent. 0: the defaults. */
     int64_t producers_max;
     int64_t producer_expiration_ms;
@@ -185,6 +191,9 @@ int log_find_time(struct log *log, int64_t timestamp, int64_t end_offset, size_t
 /* [writer] Remove whole segments that are past retention at `now_ms`; the active one is rolled first when all
  * its records are. Returns the number removed, or a negative error. */
 int log_retain(struct log *log, int64_t now_ms);
+/* [writer] After log_retain(), once in the life of a log: by how many ms records are stamped ahead of the broker's clock,
+ * more than a day, so that their age is counted from their append. 0: none that retention has met, or told already. */
+int64_t log_take_future_stamp(struct log *log);
 /* [writer] Nothing below `offset` is kept any more (at most up to the end; a lower one than the start changes
  * nothing): the start offset rises at once, inside a segment too, and whole segments below it are removed, the
  * active one as well when nothing of it is left. The caller has put the new start on stable storage before

@@ -184,6 +184,8 @@ int log_append(struct log *log, struct log_batch *batches, size_t count, int32_t
         h->base_offset = next;
         h->leader_epoch = leader_epoch;
         batch_patch(batches[i].data, next, leader_epoch);
+        if (log->settings.timestamp_type == TIMESTAMP_LOG_APPEND)
+            batch_stamp(batches[i].data, h, now_ms);
         next = batch_last_offset(h) + 1;
     }
     r = append(log, batches, count, now_ms, error);

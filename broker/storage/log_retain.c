@@ -6,6 +6,23 @@
 
 #include <stdlib.h>
 
+/* Once in the life of a log: where one such stamp is, there are more. */
+static void note_future_stamp(struct log *log, const struct retention_segment *s)
+{
+    if (log->future_ms)
+        return;
+    log->future_ms = s->max_timestamp - s->appended_ms;
+    log->is_future_told = false;
+}
+
+int64_t log_take_future_stamp(struct log *log)
+{
+    if (!log->future_ms || log->is_future_told)
+        return 0;
+    log->is_future_told = true;
+    return log->future_ms;
+}
+
 /* What retention has to know of each segment. Greatest timestamps are read from the oldest on, up to the
  * first segment that has not expired: what lies behind it waits for a later pass anyway. */
 static int describe(struct log *log, int64_t now_ms, struct retention_segment **ret_segments)
@@ -28,6 +45,8 @@ static int describe(struct log *log, int64_t now_ms, struct retention_segment **
             free(list);
             return r;
         }
+        if (d->bytes > 0 && d->max_timestamp > d->appended_ms + RETENTION_FUTURE_MS_MAX)
+            note_future_stamp(log, d);
         look = retention_is_expired(d, log->settings.retention_ms, now_ms);
     }
     *ret_segments = list;

@@ -66,6 +66,8 @@ struct log {
     int64_t next_offset;    /* >= end_offset, ahead of it during an append */
     struct doomed_segment *doomed;
     struct log_producers producers;
+    int64_t future_ms; /* how far ahead of its append the first stamp was that retention did not believe; 0: none was */
+    bool is_future_told;
 
     _Atomic bool offline;
     char *offline_reason; /* written once, before `offline` */

@@ -97,6 +97,10 @@ int cli_print_json(json_t *value);
 bool cli_flush(struct cli *cli);
 
 /* A table for people: columns as wide as their widest cell. */
+/* Ids of brokers: as a JSON list, and as "1,2,3" ("-": none; cut off where there is no room). */
+json_t *cli_ids_json(const int32_t *ids, size_t count);
+void cli_join_ids(const int32_t *ids, size_t count, char *text, size_t room);
+
 struct cli_table;
 struct cli_table *cli_table_new(int columns, const char *const *titles);
 void cli_table_add(struct cli_table *table, const char *const *cells);

@@ -18,6 +18,7 @@ struct picture {
     const struct brook_cluster *cluster;
     const struct brook_reassignment **moves;
     size_t moves_count;
+    int64_t throttle; /* of the moves; 0: none */
 };
 
 static int compare_moves(const void *a, const void *b)
@@ -76,6 +77,12 @@ static size_t led_by(const struct brook_cluster *cluster, int32_t broker)
     return n;
 }
 
+static bool has_offline(const struct picture *all, const char *topic, const struct brook_partition *p)
+{
+    (void)all, (void)topic;
+    return p->offline_count > 0;
+}
+
 typedef bool is_trouble(const struct picture *all, const char *topic, const struct brook_partition *p);
 
 static bool has_no_leader(const struct picture *all, const char *topic, const struct brook_partition *p)
@@ -97,12 +104,29 @@ static json_t *trouble_json(const struct picture *all, is_trouble *is_it)
         for (size_t j = 0; j < cluster->topics[i].partitions_count; j++) {
             const struct brook_partition *p = &cluster->topics[i].partitions[j];
             if (is_it(all, cluster->topics[i].name, p))
-                json_array_append_new(list, json_pack("{s:s,s:i,s:i,s:I,s:I}", "topic", cluster->topics[i].name,
+                json_array_append_new(list, json_pack("{s:s,s:i,s:i,s:I,s:I,s:o,s:s?}", "topic", cluster->topics[i].name,
                                                       "partition", p->partition, "leader", p->leader, "replicas",
                                                       (json_int_t)p->replicas_count, "in_sync",
-                                                      (json_int_t)p->isr_count));
+                                                      (json_int_t)p->isr_count, "offline",
+                                                      cli_ids_json(p->offline, p->offline_count), "reason",
+                                                      p->why_leaderless));
         }
     return list;
+}
+
+/* "t/0 (2 of 3 in sync)", "t/0: waits for broker 2 (in sync, not running)", "t/0 on broker 2" */
+static void print_trouble(const char *what, const char *topic, const struct brook_partition *p, is_trouble *is_it)
+{
+    char offline[300];
+    cli_join_ids(p->offline, p->offline_count, offline, sizeof offline);
+    printf("%s %s/%" PRId32, what, topic, p->partition);
+    if (is_it == has_no_leader && p->why_leaderless)
+        printf(": %s\n", p->why_leaderless);
+    else if (is_it == has_offline)
+        printf(" on %s %s%s\n", p->offline_count == 1 ? "broker" : "brokers", offline,
+               p->offline_count == 1 && p->offline[0] == p->leader ? ", which leads it in name" : "");
+    else
+        printf(" (%zu of %zu in sync)\n", p->isr_count, p->replicas_count);
 }
 
 /* The first few by name. */
@@ -114,11 +138,25 @@ static void trouble_people(const struct picture *all, const char *what, is_troub
         for (size_t j = 0; j < cluster->topics[i].partitions_count; j++) {
             const struct brook_partition *p = &cluster->topics[i].partitions[j];
             if (is_it(all, cluster->topics[i].name, p) && n++ < NAMED_MAX)
-                printf("%s %s/%" PRId32 " (%zu of %zu in sync)\n", what, cluster->topics[i].name, p->partition,
-                       p->isr_count, p->replicas_count);
+                print_trouble(what, cluster->topics[i].name, p, is_it);
         }
     if (n > NAMED_MAX)
         printf("%s ... and %zu more (--json names all)\n", what, n - NAMED_MAX);
+}
+
+static json_t *unreadable_json(const struct brook_cluster *cluster)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < cluster->unreadable_count; i++)
+        json_array_append_new(list, json_pack("{s:s,s:s}", "path", cluster->unreadable[i].path, "reason",
+                                              cluster->unreadable[i].reason));
+    return list;
+}
+
+static void unreadable_people(const struct brook_cluster *cluster)
+{
+    for (size_t i = 0; i < cluster->unreadable_count; i++)
+        printf("  unreadable in ZooKeeper: %s: %s\n", cluster->unreadable[i].path, cluster->unreadable[i].reason);
 }
 
 static json_t *cluster_json(const struct picture *all)
@@ -131,12 +169,14 @@ static json_t *cluster_json(const struct picture *all)
         json_array_append_new(brokers, json_pack("{s:i,s:s,s:i,s:s?,s:I}", "id", b->id, "host", b->host, "port",
                                                  b->port, "rack", b->rack, "leads", (json_int_t)led_by(cluster, b->id)));
     }
-    return json_pack("{s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:I,s:o,s:o}", "cluster_id", cluster->cluster_id, "controller",
+    return json_pack("{s:s,s:i,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o,s:o,s:o}", "cluster_id", cluster->cluster_id, "controller",
                      cluster->controller, "brokers", brokers, "topics", (json_int_t)cluster->topics_count,
                      "partitions", (json_int_t)c.partitions, "leaderless", (json_int_t)c.leaderless,
-                     "under_replicated", (json_int_t)c.behind, "moving", (json_int_t)c.moving, "leaderless_partitions",
+                     "under_replicated", (json_int_t)c.behind, "moving", (json_int_t)c.moving, "move_throttle_bytes",
+                     (json_int_t)all->throttle, "leaderless_partitions",
                      trouble_json(all, has_no_leader), "under_replicated_partitions",
-                     trouble_json(all, lacks_replicas));
+                     trouble_json(all, lacks_replicas), "offline_partitions", trouble_json(all, has_offline),
+                     "unreadable", unreadable_json(cluster));
 }
 
 static const char *plural(size_t n)
@@ -153,6 +193,8 @@ static void cluster_people(const struct picture *all)
            plural(cluster->topics_count), c.partitions, plural(c.partitions), c.leaderless, c.behind);
     if (c.moving)
         printf(", %zu being moved", c.moving);
+    if (c.moving && all->throttle)
+        printf(" (at most %" PRId64 " bytes/s per broker)", all->throttle);
     printf("\n");
     const char *titles[] = {"  BROKER", "ADDRESS", "RACK", "LEADS", "ROLE"};
     struct cli_table *table = cli_table_new(5, titles);
@@ -170,11 +212,13 @@ static void cluster_people(const struct picture *all)
     cli_table_free(table);
     trouble_people(all, "  without leader:", has_no_leader);
     trouble_people(all, "  under-replicated:", lacks_replicas);
+    trouble_people(all, "  log offline:", has_offline);
+    unreadable_people(cluster);
 }
 
 static int show(struct cli *cli, const struct brook_cluster *cluster, const struct brook_reassignments *moves)
 {
-    struct picture all = {cluster, calloc(moves->count + 1, sizeof *all.moves), moves->count};
+    struct picture all = {cluster, calloc(moves->count + 1, sizeof *all.moves), moves->count, moves->throttle_bytes};
     int code = CLI_OK;
     if (!all.moves)
         abort();
@@ -210,6 +254,9 @@ static int run(struct cli *cli)
 const struct cli_command cmd_cluster = {
     .name = "cluster", .arguments = "", .summary = "show brokers, controller and what is wrong with partitions",
     .description = "Show the live brokers, which of them is the controller, how many partitions each leads, and how many\n"
-                   "partitions have no leader, too few replicas in sync, or are being moved to other brokers.",
+                   "partitions have no leader, too few replicas in sync, or are being moved to other brokers. Named are partitions\n"
+                   "without a leader, with who is waited for, those with too few replicas in sync, those whose log is offline\n"
+                   "on a broker that runs (a disk failed: its log says why), and nodes of ZooKeeper that make no sense: what\n"
+                   "such a node said before goes on to count until it is mended.",
     .examples = "  brook cluster --json\n", .run = run,
 };

@@ -51,22 +51,6 @@ static struct brook_cluster *describe(struct cli *cli, brook_admin *admin)
 
 /* ---- progress --------------------------------------------------------------------------------------- */
 
-static void join(const int32_t *ids, size_t count, char *text, size_t room)
-{
-    size_t n = 0;
-    snprintf(text, room, "-");
-    for (size_t i = 0; i < count && n + 12 < room; i++)
-        n += (size_t)snprintf(text + n, room - n, "%s%" PRId32, i ? "," : "", ids[i]);
-}
-
-static json_t *ids_json(const int32_t *ids, size_t count)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, json_integer(ids[i]));
-    return list;
-}
-
 static bool is_asked_for(const struct cli *cli, const char *topic)
 {
     for (int i = 0; i < cli->arguments_count; i++)
@@ -83,12 +67,13 @@ static int show_json(const struct cli *cli, const struct brook_reassignments *al
         if (is_asked_for(cli, r->topic))
             json_array_append_new(
                 list, json_pack("{s:s,s:i,s:i,s:o,s:o,s:o,s:o,s:o}", "topic", r->topic, "partition", (int)r->partition,
-                                "leader", (int)r->leader, "replicas", ids_json(r->replicas, r->replicas_count),
-                                "adding", ids_json(r->adding, r->adding_count), "removing",
-                                ids_json(r->removing, r->removing_count), "target",
-                                ids_json(r->target, r->target_count), "isr", ids_json(r->isr, r->isr_count)));
+                                "leader", (int)r->leader, "replicas", cli_ids_json(r->replicas, r->replicas_count),
+                                "adding", cli_ids_json(r->adding, r->adding_count), "removing",
+                                cli_ids_json(r->removing, r->removing_count), "target",
+                                cli_ids_json(r->target, r->target_count), "isr", cli_ids_json(r->isr, r->isr_count)));
     }
-    return cli_print_json(list);
+    return cli_print_json(json_pack("{s:I,s:I,s:o}", "throttle_bytes", (json_int_t)all->throttle_bytes, "quota_bytes",
+                                    (json_int_t)all->quota_bytes, "partitions", list));
 }
 
 static int show_people(const struct cli *cli, const struct brook_reassignments *all)
@@ -102,11 +87,11 @@ static int show_people(const struct cli *cli, const struct brook_reassignments *
         if (!is_asked_for(cli, r->topic))
             continue;
         snprintf(number, sizeof number, "%" PRId32, r->partition);
-        join(r->replicas, r->replicas_count, replicas, sizeof replicas);
-        join(r->adding, r->adding_count, adding, sizeof adding);
-        join(r->removing, r->removing_count, removing, sizeof removing);
-        join(r->target, r->target_count, target, sizeof target);
-        join(r->isr, r->isr_count, isr, sizeof isr);
+        cli_join_ids(r->replicas, r->replicas_count, replicas, sizeof replicas);
+        cli_join_ids(r->adding, r->adding_count, adding, sizeof adding);
+        cli_join_ids(r->removing, r->removing_count, removing, sizeof removing);
+        cli_join_ids(r->target, r->target_count, target, sizeof target);
+        cli_join_ids(r->isr, r->isr_count, isr, sizeof isr);
         const char *cells[] = {r->topic, number, replicas, adding, removing, target, isr};
         cli_table_add(table, cells);
         shown++;
@@ -115,6 +100,11 @@ static int show_people(const struct cli *cli, const struct brook_reassignments *
         cli_table_print(table, stdout);
     else
         printf("nothing is being moved\n");
+    if (all->throttle_bytes)
+        printf("throttle: %" PRId64 " bytes per second and broker, until nothing is being moved any more\n",
+               all->throttle_bytes);
+    if (all->quota_bytes)
+        printf("replication.quota.bytes, for all replicas that are not in sync: %" PRId64 "\n", all->quota_bytes);
     cli_table_free(table);
     return CLI_OK;
 }
@@ -190,11 +180,14 @@ static const char *plural(size_t n, const char *one, const char *many)
 }
 
 /* On a terminal one line that changes; else a line whenever a partition has arrived. */
-static void say_progress(const struct cli *cli, size_t left, size_t before, int64_t lacking)
+static void say_progress(const struct cli *cli, size_t left, size_t before, int64_t lacking, int64_t throttle)
 {
-    char records[64] = "";
+    char records[128] = "";
     if (lacking >= 0)
         snprintf(records, sizeof records, ", %" PRId64 " records to copy", lacking);
+    if (throttle)
+        snprintf(records + strlen(records), sizeof records - strlen(records), ", throttled to %" PRId64 " bytes/s per broker",
+                 throttle);
     if (cli->progress && left)
         fprintf(stderr, "\r\033[K%zu %s being moved%s", left, plural(left, "partition is", "partitions are"), records);
     else if (left && left != before)
@@ -214,8 +207,9 @@ static int watch(struct cli *cli, brook_admin *admin)
         if (!all)
             return CLI_FAILED;
         size_t left = count_running(cli, admin, all, &lacking);
+        int64_t throttle = all->throttle_bytes;
         brook_reassignments_free(all);
-        say_progress(cli, left, before, lacking);
+        say_progress(cli, left, before, lacking, throttle);
         before = left;
         if (!left)
             return CLI_OK;
@@ -250,7 +244,7 @@ static void say_taken(const struct cli *cli, const struct plan *plan, size_t tak
         printf("%zu %s being moved\n", taken, plural(taken, "partition is", "partitions are"));
     if (quota > 0)
         printf("new replicas are copied with at most %" PRId64 " bytes per second and broker%s\n", quota,
-               is_dry ? " then" : ", until --throttle says otherwise");
+               is_dry ? " then" : ", until nothing is being moved any more");
     else if (quota == 0)
         printf("new replicas are copied without limit%s\n", is_dry ? " then" : "");
 }
@@ -361,7 +355,7 @@ static const struct cli_option options[] = {
     {"print", NULL, "with --brokers: print the plan, to be kept or changed, and do nothing", 0},
     {"plan", "FILE", "carry out a plan: {\"partitions\":[{\"topic\":\"T\",\"partition\":0,\"replicas\":[1,2]}]}", 0},
     {"cancel", NULL, "go back to the replicas of before the move that runs", 0},
-    {"throttle", "BYTES", "bytes per second that each broker may pull for new replicas, until changed; 0: no limit", 0},
+    {"throttle", "BYTES", "bytes per second that each broker may pull for replicas that moves add, until the last has ended; 0: no limit", 0},
     {"dry-run", NULL, "check everything, move nothing", 0},
     {"watch", NULL, "wait until nothing is being moved any more", 0},
     {0},
@@ -371,7 +365,9 @@ const struct cli_command cmd_cluster_reassign = {
     .group = "cluster", .name = "reassign", .arguments = "[TOPIC...]", .arguments_min = 0, .arguments_max = -1,
     .summary = "move partitions to other brokers, or show what is being moved",
     .description = "Move the partitions of the topics named, or of all, to other brokers. New replicas are added first; when\n"
-                   "all that are to stay are in sync the others go. Without options: show what is being moved.",
+                   "all that are to stay are in sync the others go. Without options: show what is being moved.\n"
+                   "A throttle holds for replicas that moves add, and ends by itself with the last of them; the brokers'\n"
+                   "replication.quota.bytes is the limit that stands, for every replica that is not in sync.",
     .examples = "  brook cluster reassign orders --brokers 2,3,4 --throttle 20M --watch\n"
                 "  brook cluster reassign --brokers 1,2,3 --print > plan.json\n"
                 "  brook cluster reassign --plan plan.json\n  brook cluster reassign --cancel\n",

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define LEADERS_WAIT_MS_MAX 3000 /* for leaders that do not answer; the table then says so */
 
@@ -38,15 +39,18 @@ static bool is_alive(const struct brook_cluster *cluster, int32_t broker)
     return false;
 }
 
-/* ---- for machines ----------------------------------------------------------------------------------- */
-
-static json_t *ids_json(const int32_t *ids, size_t count)
+/* Why the partition's state in ZooKeeper makes no sense; of the topic itself with -1. NULL: it does. */
+static const char *unreadable_reason(const struct described *d, int32_t partition)
 {
-    json_t *list = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, json_integer(ids[i]));
-    return list;
+    for (size_t i = 0; i < d->cluster->unreadable_count; i++) {
+        const struct brook_unreadable *node = &d->cluster->unreadable[i];
+        if (node->topic && !strcmp(node->topic, d->topic->name) && node->partition == partition)
+            return node->reason;
+    }
+    return NULL;
 }
+
+/* ---- for machines ----------------------------------------------------------------------------------- */
 
 static json_t *progress_json(const struct described *d, const struct brook_partition_replicas *p)
 {
@@ -70,9 +74,10 @@ static json_t *topic_json(const struct described *d)
         const struct brook_partition_replicas *progress = &d->replicas->list[i];
         json_array_append_new(
             partitions,
-            json_pack("{s:i,s:i,s:i,s:o,s:o,s:I,s:I,s:I,s:o,s:s?}", "partition", p->partition, "leader", p->leader,
-                      "leader_epoch", p->leader_epoch, "replicas", ids_json(p->replicas, p->replicas_count), "isr",
-                      ids_json(p->isr, p->isr_count), "start", (json_int_t)progress->start, "end",
+            json_pack("{s:i,s:i,s:i,s:o,s:o,s:o,s:s?,s:s?,s:I,s:I,s:I,s:o,s:s?}", "partition", p->partition, "leader", p->leader,
+                      "leader_epoch", p->leader_epoch, "replicas", cli_ids_json(p->replicas, p->replicas_count), "isr",
+                      cli_ids_json(p->isr, p->isr_count), "offline", cli_ids_json(p->offline, p->offline_count), "reason",
+                      p->why_leaderless, "unreadable", unreadable_reason(d, p->partition), "start", (json_int_t)progress->start, "end",
                       (json_int_t)progress->high_watermark, "log_end", (json_int_t)progress->end, "progress",
                       progress_json(d, progress), "error", progress->error.code ? progress->error.text : NULL));
     }
@@ -80,19 +85,12 @@ static json_t *topic_json(const struct described *d)
         json_object_set_new(settings, d->configs->entries[i].key,
                             json_pack("{s:s,s:b}", "value", d->configs->entries[i].value, "default",
                                       d->configs->entries[i].is_default));
-    return json_pack("{s:s,s:s,s:o,s:o}", "topic", t->name, "topic_id", t->topic_id, "partitions", partitions,
+    return json_pack("{s:s,s:s,s:s?,s:o,s:o}", "topic", t->name, "topic_id", t->topic_id, "unreadable", unreadable_reason(d, -1),
+                     "partitions", partitions,
                      "settings", settings);
 }
 
 /* ---- for people ------------------------------------------------------------------------------------- */
-
-static void join_ids(const int32_t *ids, size_t count, char *text, size_t room)
-{
-    size_t n = 0;
-    snprintf(text, room, "-");
-    for (size_t i = 0; i < count && n + 12 < room; i++)
-        n += (size_t)snprintf(text + n, room - n, "%s%" PRId32, i ? "," : "", ids[i]);
-}
 
 static void write_offset(int64_t offset, char text[24])
 {
@@ -135,13 +133,33 @@ static void add_partition(const struct described *d, size_t index, struct cli_ta
     snprintf(number, sizeof number, "  %" PRId32, p->partition);
     snprintf(leader, sizeof leader, p->leader < 0 ? "none" : "%" PRId32, p->leader);
     snprintf(epoch, sizeof epoch, "%" PRId32, p->leader_epoch);
-    join_ids(p->replicas, p->replicas_count, replicas, sizeof replicas);
-    join_ids(p->isr, p->isr_count, isr, sizeof isr);
+    cli_join_ids(p->replicas, p->replicas_count, replicas, sizeof replicas);
+    cli_join_ids(p->isr, p->isr_count, isr, sizeof isr);
     write_offset(progress->start, start);
     write_offset(progress->high_watermark, end);
     write_lags(d, progress, lags, sizeof lags);
     const char *cells[] = {number, leader, epoch, replicas, isr, start, end, lags};
     cli_table_add(table, cells);
+}
+
+/* What a table has no room for. */
+static void explain_partition(const struct described *d, size_t index)
+{
+    char offline[400];
+    const struct brook_partition *p = &d->topic->partitions[index];
+    const struct brook_partition_replicas *progress = &d->replicas->list[index];
+    const char *unreadable = unreadable_reason(d, p->partition);
+    cli_join_ids(p->offline, p->offline_count, offline, sizeof offline);
+    if (p->why_leaderless)
+        printf("  partition %" PRId32 ": no leader: %s\n", p->partition, p->why_leaderless);
+    else if (progress->error.code)
+        printf("  partition %" PRId32 ": %s\n", p->partition, progress->error.text);
+    if (p->offline_count)
+        printf("  partition %" PRId32 ": the log is offline on %s %s\n", p->partition,
+               p->offline_count == 1 ? "broker" : "brokers", offline);
+    if (unreadable)
+        printf("  partition %" PRId32 ": its state in ZooKeeper is unreadable, what it said before counts: %s\n",
+               p->partition, unreadable);
 }
 
 static void topic_people(const struct described *d)
@@ -153,6 +171,13 @@ static void topic_people(const struct described *d)
         add_partition(d, i, table);
     cli_table_print(table, stdout);
     cli_table_free(table);
+    for (size_t i = 0; i < d->topic->partitions_count; i++)
+        explain_partition(d, i);
+    for (size_t i = 0; i < d->cluster->unreadable_count; i++) {
+        const struct brook_unreadable *node = &d->cluster->unreadable[i];
+        if (node->topic && !strcmp(node->topic, d->topic->name) && node->partition < 0)
+            printf("  unreadable in ZooKeeper: %s: %s\n", node->path, node->reason);
+    }
     for (size_t i = 0; i < d->configs->count; i++)
         if (!d->configs->entries[i].is_default)
             printf("  %s=%s\n", d->configs->entries[i].key, d->configs->entries[i].value);

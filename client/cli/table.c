@@ -1,5 +1,6 @@
 #include "client/cli/cli.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,4 +61,22 @@ void cli_table_free(struct cli_table *table)
         free(table->cells[i]);
     free(table->cells);
     free(table);
+}
+
+/* ---- ids ---------------------------------------------------------------------------------------------- */
+
+void cli_join_ids(const int32_t *ids, size_t count, char *text, size_t room)
+{
+    size_t n = 0;
+    snprintf(text, room, "-");
+    for (size_t i = 0; i < count && n + 12 < room; i++)
+        n += (size_t)snprintf(text + n, room - n, "%s%" PRId32, i ? "," : "", ids[i]);
+}
+
+json_t *cli_ids_json(const int32_t *ids, size_t count)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, json_integer(ids[i]));
+    return list;
 }

@@ -179,6 +179,17 @@ void batch_patch(void *data, int64_t base_offset, int32_t leader_epoch)
     be32_write(p + AT_LEADER_EPOCH, (uint32_t)leader_epoch);
 }
 
+void batch_stamp(void *data, struct batch_header *h, int64_t now_ms)
+{
+    uint8_t *p = data;
+    h->attributes = (int16_t)(h->attributes | BATCH_LOG_APPEND_TIME);
+    h->max_timestamp = now_ms;
+    be16_write(p + AT_ATTRIBUTES, (uint16_t)h->attributes);
+    be64_write(p + AT_MAX_TIMESTAMP, (uint64_t)now_ms);
+    h->crc = crc32c(0, p + AT_ATTRIBUTES, h->total_bytes - AT_ATTRIBUTES);
+    be32_write(p + AT_CRC, h->crc);
+}
+
 void batch_write_header(void *data, const struct batch_header *h)
 {
     uint8_t *p = data;

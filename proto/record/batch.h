@@ -1,7 +1,8 @@
 /* Record batch, format v2: header, checks, and the writer.
  *
  * The format is Apache Kafka's (magic 2); broker/storage/FORMAT.md draws it. A batch travels and lies on disk
- * as the same bytes: the broker changes only base offset and leader epoch, which the checksum leaves out.
+ * as the same bytes: the broker changes only base offset and leader epoch, which the checksum leaves out (and, where a
+ * topic asks for it, the time of all its records, with the checksum).
  * Nothing here does I/O, keeps global state, or knows the network. Any thread, one writer per thread.
  *
  *      0  base offset        i64   |  21  attributes        i16  |  51  producer epoch  i16
@@ -81,6 +82,10 @@ int batch_check_produced(const void *data, size_t bytes, size_t message_bytes_ma
 
 /* Set the two fields that the checksum does not cover. */
 void batch_patch(void *data, int64_t base_offset, int32_t leader_epoch);
+
+/* LogAppendTime: all its records have the time `now_ms` from here on. A new max timestamp, the attribute, and the checksum
+ * over all of the batch (h->total_bytes at `data`); in *h too. */
+void batch_stamp(void *data, struct batch_header *h, int64_t now_ms);
 
 /* Write a whole header in front of the records that lie behind it already: `h` as it is, but for `crc`, which
  * is computed. For who makes batches of other kinds, or changes one (a new max timestamp needs a new CRC). */

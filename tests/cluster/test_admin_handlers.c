@@ -217,11 +217,16 @@ START_TEST(settings_are_shown_with_what_is_default)
 {
     begin("/h-configs");
     Brook__NewTopic topic = new_topic("t", 1, 1), *topics[] = {&topic};
-    Brook__ConfigEntry entry = BROOK__CONFIG_ENTRY__INIT, *entries[] = {&entry};
+    Brook__ConfigEntry entry = BROOK__CONFIG_ENTRY__INIT, *entries[2] = {&entry};
+    Brook__ConfigEntry size = BROOK__CONFIG_ENTRY__INIT;
+    size.key = envelope_text("max.message.bytes");
+    size.value = envelope_text("4096");
+    size.has_key = size.has_value = true;
     entry.key = envelope_text("segment.bytes");
     entry.value = envelope_text("4096");
+    entries[1] = &size;
     topic.configs = entries;
-    topic.n_configs = 1;
+    topic.n_configs = 2;
     entry.has_key = entry.has_value = true;
     create(topics, 1);
     Brook__Request message = BROOK__REQUEST__INIT;
@@ -486,9 +491,9 @@ static Brook__ListReassignmentsResponse *list_moves(void)
     return ask(handle_list_reassignments, &message)->list_reassignments;
 }
 
-static bool quota_is_5000(void *arg)
+static bool throttle_is(void *arg)
 {
-    return cluster_replication_quota(bench.n->cluster) == 5000;
+    return cluster_move_throttle(bench.n->cluster) == *(int64_t *)arg;
 }
 
 static bool moves_are_seen(void *arg)
@@ -518,10 +523,13 @@ START_TEST(partitions_are_moved_listed_and_brought_back)
     ck_assert_uint_eq(list_moves()->n_partitions, 0);
 
     ck_assert_int_eq(code_of(reassign("t", 0, both, 2, 5000)->partitions[0]->status), 0);
-    world_wait(bench.w, quota_is_5000, NULL);
+    int64_t throttle = 5000, none = 0;
+    world_wait(bench.w, throttle_is, &throttle);
     world_wait(bench.w, moves_are_seen, &yes);
     Brook__ListReassignmentsResponse *moves = list_moves();
     ck_assert_uint_eq(moves->n_partitions, 1);
+    ck_assert_int_eq(moves->throttle_bytes, 5000);
+    ck_assert_int_eq(moves->quota_bytes, 0);
     ck_assert(envelope_bytes_equal(&moves->partitions[0]->topic, "t"));
     ck_assert_uint_eq(moves->partitions[0]->n_adding, 1);
     ck_assert_int_eq(moves->partitions[0]->adding[0], 2);
@@ -531,7 +539,9 @@ START_TEST(partitions_are_moved_listed_and_brought_back)
 
     ck_assert_int_eq(code_of(reassign("t", 0, NULL, 0, -1)->partitions[0]->status), 0);
     world_wait(bench.w, moves_are_seen, &no);
+    world_wait(bench.w, throttle_is, &none);
     ck_assert_uint_eq(list_moves()->n_partitions, 0);
+    ck_assert_int_eq(list_moves()->throttle_bytes, 0);
     end();
 }
 END_TEST

@@ -207,8 +207,8 @@ START_TEST(stop_in_the_middle_of_retention_is_clean)
     node_start(w, n);
     node_wait_ready(w, n);
     struct znode_config_entry entries[] = {
-        {"file.delete.delay.ms", "0"}, {"retention.ms", "1"}, {"segment.bytes", "1024"}};
-    struct znode_config config = {entries, 3};
+        {"file.delete.delay.ms", "0"}, {"max.message.bytes", "1024"}, {"retention.ms", "1"}, {"segment.bytes", "1024"}};
+    struct znode_config config = {entries, 4};
     struct cluster_new_topic topic = {"t", 3, 1, &config};
     ck_assert_int_eq(node_create_with(w, n, &topic, false), 0);
     for (int round = 0; round < 15; round++) {

@@ -229,7 +229,7 @@ START_TEST(logs_with_gaps_replicate_and_hold_the_same_whoever_leads)
 {
     static const char *const often[] = {"log.retention.check.interval.ms=50", "log.cleaner.backoff.ms=50", NULL};
     static const struct brook_setting settings[] = {
-        {"cleanup.policy", "compact"}, {"segment.bytes", "8192"}, {"min.cleanable.dirty.ratio", "0.01"}};
+        {"cleanup.policy", "compact"}, {"segment.bytes", "8192"}, {"max.message.bytes", "8192"}, {"min.cleanable.dirty.ratio", "0.01"}};
     struct brokers_options options = {.settings = often};
     struct bench x;
     char command[512];

@@ -273,6 +273,27 @@ START_TEST(senseless_plans_are_removed_and_harm_nobody)
 }
 END_TEST
 
+/* It is not written over, nor does it hold up those that would be written with it. */
+START_TEST(state_that_makes_no_sense_is_left_alone_until_it_is_mended)
+{
+    struct world *w = world_begin(zk, "/bad-state");
+    const char *good = "{\"controller_epoch\":0,\"leader\":-1,\"version\":1,\"leader_epoch\":4,\"isr\":[1],"
+                       "\"isr_epochs\":[1]}";
+    ck_assert_int_eq(admin_create(w, "/brokers/topics/bad",
+                                  "{\"version\":3,\"topic_id\":\"BAAAAAAAAAAAAAAAAAAAAQ\",\"partitions\":{\"0\":[1]}}"),
+                     0);
+    ck_assert_int_eq(admin_create(w, "/brokers/topics/bad/partitions/0/state", "nonsense"), 0);
+    put_topic(w, TOPIC("[1]") "}");
+    start(w, 1);
+    wait_state(w, "t", 1, "1");
+    node_wait_leader(w, world_node(w, 1), "t", 0, 1);
+    ck_assert_str_eq(admin_get(w, "/brokers/topics/bad/partitions/0/state")->data, "nonsense");
+    ck_assert_int_eq(admin_set(w, "/brokers/topics/bad/partitions/0/state", good, -1), 0);
+    node_wait_leader(w, world_node(w, 1), "bad", 0, 1);
+    world_end(w);
+}
+END_TEST
+
 /* Everything that a controller leaves behind its writes, found by one that comes: the plan not taken over; the plan
  * taken over in part; moves that are complete; moves that were cancelled; elections asked for. */
 START_TEST(new_controller_goes_on_where_the_last_one_stopped)
@@ -568,6 +589,7 @@ int main(void)
         SUITE_TEST_SLOW(a_move_does_not_end_with_a_broker_that_registered_anew, 60),
         SUITE_TEST_SLOW(move_is_cancelled_at_any_time_and_waits_for_an_old_replica, 60),
         SUITE_TEST_SLOW(senseless_plans_are_removed_and_harm_nobody, 60),
+        SUITE_TEST_SLOW(state_that_makes_no_sense_is_left_alone_until_it_is_mended, 60),
         SUITE_TEST_SLOW(new_controller_goes_on_where_the_last_one_stopped, 60),
         SUITE_TEST_SLOW(move_outlives_its_controllers, 60),
         SUITE_TEST_SLOW(preferred_replica_leads_again_when_asked_or_when_it_is_time, 60),

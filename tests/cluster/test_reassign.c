@@ -53,6 +53,20 @@ static void run(struct bench *x, const char *args)
     ck_assert_msg(code == 0, "brook %s: %d, %s", args, code, x->output);
 }
 
+struct made {
+    struct coordinator *coordinator;
+    struct caller *caller;
+    const char *path, *text;
+};
+
+/* The controller may not have emptied the last one yet. */
+static bool is_made(void *arg)
+{
+    const struct made *m = arg;
+    coordinator_create(m->coordinator, m->path, m->text, strlen(m->text), ZNODE_PERSISTENT, caller_begin(m->caller));
+    return caller_end(m->caller)->err == 0;
+}
+
 static void create_by_hand(struct bench *x, const char *path, const char *text)
 {
     struct coordinator_settings settings = {.connect = brokers_connect(x->b), .session_timeout_ms = 4000};
@@ -60,8 +74,8 @@ static void create_by_hand(struct bench *x, const char *path, const char *text)
     struct caller caller;
     caller_init(&caller);
     ck_assert_msg(coordinator_new(&settings, &coordinator, &x->error) == 0, "%s", x->error.text);
-    coordinator_create(coordinator, path, text, strlen(text), ZNODE_PERSISTENT, caller_begin(&caller));
-    ck_assert_int_eq(caller_end(&caller)->err, 0);
+    struct made m = {coordinator, &caller, path, text};
+    ck_assert_msg(suite_wait(is_made, &m, WAIT_MS), "%s can not be made", path);
     coordinator_free(coordinator, false, 3000);
     caller_done(&caller);
 }
@@ -230,6 +244,28 @@ static size_t running(struct bench *x)
     return n;
 }
 
+struct throttled {
+    struct bench *x;
+    int64_t bytes;
+};
+
+static bool is_throttled(void *arg)
+{
+    const struct throttled *w = arg;
+    struct brook_reassignments *all;
+    if (brook_admin_list_reassignments(w->x->admin, WAIT_MS, &all, &w->x->error) < 0)
+        return false;
+    int64_t bytes = all->throttle_bytes;
+    brook_reassignments_free(all);
+    return bytes == w->bytes;
+}
+
+static void wait_throttle(struct bench *x, int64_t bytes)
+{
+    struct throttled w = {x, bytes};
+    ck_assert_msg(suite_wait(is_throttled, &w, WAIT_MS), "the throttle is not %lld", (long long)bytes);
+}
+
 static bool is_gone(void *arg)
 {
     return access(arg, F_OK) != 0;
@@ -303,7 +339,8 @@ START_TEST(partitions_move_under_load_and_nothing_is_lost)
     ck_assert_msg(strstr(x.output, "3 partitions are being moved"), "%s", x.output);
     ck_assert_uint_eq(running(&x), PARTITIONS);
     run(&x, "cluster");
-    ck_assert_msg(strstr(x.output, "0 under-replicated, 3 being moved"), "%s", x.output);
+    ck_assert_msg(strstr(x.output, "0 under-replicated, 3 being moved (at most 2000000 bytes/s per broker)"), "%s",
+                  x.output);
     ck_assert_int_eq(brook(&x, "topic alter t --set min.insync.replicas=4"), 1);
 
     const struct brook_partition_plan back = {.topic = "t", .partition = 2};
@@ -313,19 +350,55 @@ START_TEST(partitions_move_under_load_and_nothing_is_lost)
     run(&x, "cluster reassign t --watch");
     /* Two thirds of what was there before. */
     ck_assert_int_ge(clock_boot_ms() - begun_ms, 1000LL * (INITIAL / 3 * 2) * VALUE_BYTES / THROTTLE / 2);
-    ck_assert_msg(strstr(x.output, "being moved") && strstr(x.output, "records to copy"), "%s", x.output);
+    ck_assert_msg(strstr(x.output, "being moved") && strstr(x.output, "records to copy, throttled to 2000000 bytes/s"),
+                  "%s", x.output);
     for (int32_t p = 0; p < 2; p++) {
         wait_directory_gone(&x, 1, p);
         run(&x, "topic describe t");
         ck_assert_msg(strstr(x.output, "4:"), "%s", x.output);
     }
-    run(&x, "cluster reassign --throttle 0");
+    wait_throttle(&x, 0);
     load_end(load);
     wait_placed(&x, 0, "234", 0);
     wait_placed(&x, 1, "234", 0);
     check_alike(&x, 0, "234");
     check_alike(&x, 1, "234");
     check_alike(&x, 2, "123");
+    end(&x);
+}
+END_TEST
+
+/* A move that would take minutes, and a broker that comes back beside it: it is in sync long before. The throttle ends with
+ * the move that it was given for. */
+START_TEST(throttle_is_for_what_is_added_and_ends_with_the_last_move)
+{
+    struct bench x;
+    begin(&x);
+    brokers_kill(x.b, 3);
+    ck_assert(brokers_wait_registered(x.b, 3, WAIT_MS));
+    struct load *load = load_start(&x);
+    run(&x, "cluster reassign --throttle 0");
+    ck_assert_int_eq(brook(&x, "cluster reassign --throttle 20k"), 1);
+    ck_assert_msg(strstr(x.output, "nothing is being moved, and a throttle lasts as long as moves do"), "%s", x.output);
+    create_by_hand(&x, PATH_REASSIGN, "{\"version\":1,\"throttle\":50000,\"partitions\":[{\"topic\":\"t\",\"partition\":0,"
+                                      "\"replicas\":[1,2,3,4]}]}");
+    wait_throttle(&x, 50000);
+    run(&x, "cluster reassign --throttle 20k");
+    wait_throttle(&x, 20000);
+    run(&x, "cluster reassign");
+    ck_assert_msg(strstr(x.output, "throttle: 20000 bytes per second and broker, until"), "%s", x.output);
+    brokers_restart(x.b, 3);
+    wait_placed(&x, 1, "123", 0);
+    wait_placed(&x, 2, "123", 0);
+    ck_assert_uint_eq(running(&x), 1);
+    ck_assert(is_throttled(&(struct throttled){&x, 20000}));
+    run(&x, "cluster reassign --cancel");
+    wait_throttle(&x, 0);
+    ck_assert_uint_eq(running(&x), 0);
+
+    run(&x, "cluster reassign t --brokers 1,2,4 --throttle 50M --watch");
+    wait_throttle(&x, 0);
+    load_end(load);
     end(&x);
 }
 END_TEST
@@ -389,5 +462,6 @@ START_TEST(nodes_written_by_hand_move_and_elect)
 END_TEST
 
 BROKERS_MAIN("cluster/reassign", SUITE_TEST_SLOW(partitions_move_under_load_and_nothing_is_lost, 180),
+           SUITE_TEST_SLOW(throttle_is_for_what_is_added_and_ends_with_the_last_move, 240),
            SUITE_TEST_SLOW(replicas_that_can_not_be_are_refused_with_a_reason, 120),
            SUITE_TEST_SLOW(nodes_written_by_hand_move_and_elect, 180))

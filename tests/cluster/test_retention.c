@@ -179,7 +179,7 @@ START_TEST(altered_settings_are_followed_by_every_broker)
     ck_assert_int_eq(brook(&x, "topic alter t --set retention.ms=1 --dry-run", output, sizeof output), 0);
     ck_assert_str_eq(output, "t could be altered\n");
     ck_assert_int_eq(offset_of(&x, "t", 0, BROOK_OFFSET_EARLIEST), 0);
-    ck_assert_int_eq(brook(&x, "topic alter t --set retention.ms=1 --set segment.bytes=4096", output, sizeof output),
+    ck_assert_int_eq(brook(&x, "topic alter t --set retention.ms=1 --set max.message.bytes=4096 --set segment.bytes=4096", output, sizeof output),
                      0);
     ck_assert_str_eq(output, "t altered\n");
     ck_assert(suite_wait(has_begun_later, &x, 20000));

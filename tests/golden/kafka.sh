@@ -121,7 +121,7 @@ report $? "of a killed Kafka the indexes are untrimmed and nothing is damaged" "
 # ---- Brook writes, Kafka's dump tool reads --------------------------------------------------------------------------------
 
 for codec in $codecs; do
-    brook topic create "b-$codec" --partitions 1 --set segment.bytes=1048576 >/dev/null
+    brook topic create "b-$codec" --partitions 1 --set segment.bytes=1048576 --set max.message.bytes=1048576 >/dev/null
     seq 1 $records | sed "s/^\(.*\)$/k\1:value \1 of $codec, long enough that several segments are needed/" |
         brook produce "b-$codec" --key-separator : --compression "$codec" --batch-size 4096 >/dev/null 2>"$home/log/produce.log"
     report $? "brook produces with $codec" "$home/log/produce.log"

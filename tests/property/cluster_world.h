@@ -16,32 +16,32 @@
 /* X(name, the first seed from 1 on that finds it (0: not found yet), what is broken) */
 #define CLUSTER_RULES(X) \
     X(NOTHING, 0, "no rule is broken") \
-    X(UNION, 4, "the high watermark waits for the stored ISR only while a change is in flight") \
-    X(SETTLE, 874, "a change that is not seen in the next read counts as not applied") \
+    X(UNION, 102, "the high watermark waits for the stored ISR only while a change is in flight") \
+    X(SETTLE, 2718, "a change that is not seen in the next read counts as not applied") \
     X(EPOCH_START, 508, "joining the ISR needs the high watermark only, not the start of the epoch") \
     X(POSITION_EPOCH, 6932, "a follower's position counts whichever broker epoch it pulls with") \
-    X(JOIN_CHECK, 3002, "an ISR expansion does not check the follower's registration") \
+    X(JOIN_CHECK, 1964, "an ISR expansion does not check the follower's registration") \
     X(LAST_EPOCH, 20, "a pull's last_epoch is not compared with the leader's history") \
-    X(FORGET, 40647, "a new leader keeps the positions of the time it led before") \
-    X(TRUNCATE, 4, "a new follower cuts to its high watermark, and does not ask for epochs") \
-    X(FENCE, 9, "controller writes do not check /controller_epoch") \
+    X(FORGET, 3176, "a new leader keeps the positions of the time it led before") \
+    X(TRUNCATE, 9, "a new follower cuts to its high watermark, and does not ask for epochs") \
+    X(FENCE, 41, "controller writes do not check /controller_epoch") \
     X(VERSION, 1, "writes of the state do not check its version") \
-    X(SOLE, 317, "a sole member leads after an unclean stop, without a comparison") \
+    X(SOLE, 228, "a sole member leads after an unclean stop, without a comparison") \
     X(SOLE_LIVE, 39340, "logs are compared of the live replicas only") \
     X(REACHED, 30540, "logs are compared by the epochs of their records alone") \
     X(COUNT_EARLY, 0, "a position counts before the follower knows that it has reached the epoch") \
-    X(FREEZE, 632, "logs are compared while they may still change") \
+    X(FREEZE, 1501, "logs are compared while they may still change") \
     X(MIN_INSYNC, 3, "the high watermark moves with fewer than min.insync.replicas") \
     X(BOUNCE, 5, "a broker that registers anew keeps its broker epoch") \
-    X(CLEAN, 632, "a broker says that it stopped cleanly when it did not") \
-    X(EMPTY_DISK, 705, "an fsync topic counts a member whatever disk it came back with") \
-    X(FSYNC_LATE, 3827, "a topic that becomes fsync counts unclean members at once") \
-    X(LATEST, 170, "`latest` is answered before the high watermark has reached the epoch's start") \
-    X(OLD_STATE, 11631, "a broker acts on a state older than the one it acts on") \
+    X(CLEAN, 641, "a broker says that it stopped cleanly when it did not") \
+    X(EMPTY_DISK, 228, "an fsync topic counts a member whatever disk it came back with") \
+    X(FSYNC_LATE, 15925, "a topic that becomes fsync counts unclean members at once") \
+    X(LATEST, 97, "`latest` is answered before the high watermark has reached the epoch's start") \
+    X(OLD_STATE, 7847, "a broker acts on a state older than the one it acts on") \
     X(OLD_LIFE, 5, "a broker leads by a state that lists an earlier life of it") \
-    X(FENCED_PULL, 264938, "a pull of an older leader epoch counts") \
-    X(MOVE_CHECK, 0, "the end of a move does not check the registrations of those who stay") \
-    X(IDENTITY, 0, "writes of the state do not check which topic of that name it is") \
+    X(FENCED_PULL, 2510, "a pull of an older leader epoch counts") \
+    X(MOVE_CHECK, 1964, "the end of a move does not check the registrations of those who stay") \
+    X(IDENTITY, 9, "writes of the state do not check which topic of that name it is") \
     X(REMEMBER, 36, "an epoch counts as acted on when the change has begun") \
     X(KEPT, 30540, "the epoch that was reached is not kept over a stop") \
     X(REACH_UNSAFE, 0, "an epoch is kept as reached before the log is on the disk up to its start") \

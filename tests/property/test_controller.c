@@ -116,6 +116,45 @@ START_TEST(who_is_away_leaves_the_isr_with_the_old_leader)
 }
 END_TEST
 
+/* Logs that are offline are as if their brokers were about to stop, each for its own partition. */
+START_TEST(offline_leader_hands_over_while_another_in_sync_can_lead)
+{
+    uint64_t seed = suite_seed();
+    struct cluster_model m;
+    int32_t brokers[] = {0, 1, 2}, offline[3];
+    struct znode_replicas replicas = {brokers, 3};
+    struct controller_ends none = {0};
+    for (int round = 0; round < 1000; round++) {
+        begin(&m);
+        struct znode_state state = {.leader = 0, .isr_count = 3, .isr = {0, 1, 2}, .isr_epochs = {1, 1, 1}}, unused;
+        struct controller_case c = {.replicas = &replicas, .state = &state, .alive = &m.alive, .ends = &none,
+                                    .offline = offline};
+        struct controller_decision d;
+        int healthy = 0;
+        for (int i = 0; i < 3; i++) {
+            m.is_alive[i] = i == 0 || suite_random_below(&seed, 2);
+            m.brokers[i].draining = suite_random_below(&seed, 4) == 0;
+            bool is_offline = i == 0 || suite_random_below(&seed, 2);
+            if (is_offline)
+                offline[c.offline_count++] = i;
+            healthy += m.is_alive[i] && !m.brokers[i].draining && !is_offline;
+        }
+        refresh(&m);
+        controller_elect(&c, &d);
+        ck_assert_int_eq(d.verdict, healthy ? CONTROLLER_ELECT : CONTROLLER_KEEP);
+        if (!healthy)
+            continue;
+        check_state(&replicas, &d.state, &m);
+        ck_assert(!contains(offline, c.offline_count, d.state.leader));
+        for (int32_t i = 0; i < d.state.isr_count; i++)
+            ck_assert(!contains(offline, c.offline_count, d.state.isr[i]) || !m.is_alive[d.state.isr[i]]);
+        /* Offline, it is not given its leadership back. */
+        c.state = &d.state;
+        ck_assert(!controller_prefer(&c, &unused) || unused.leader != 0);
+    }
+}
+END_TEST
+
 START_TEST(unclean_election_takes_a_live_replica_only_as_the_last_resort)
 {
     struct cluster_model m;
@@ -254,7 +293,7 @@ START_TEST(longest_log_leads_when_all_in_sync_lost_their_page_cache)
         refresh(&m);
         bool unclean = suite_random_below(&seed, 4) == 0;
         bool leave_out = suite_random_below(&seed, 2);
-        struct controller_case c = {&replicas, &state, &m.alive, unclean, leave_out, &l.ends, false};
+        struct controller_case c = {&replicas, &state, &m.alive, unclean, leave_out, &l.ends, false, NULL, 0};
         /* First everybody stops following. Ends of before do not count. */
         tell(&l, &m, &replicas, &state, -1, &seed);
         controller_elect(&c, &d);
@@ -297,7 +336,7 @@ START_TEST(member_that_bounced_leaves_the_isr_or_is_listed_anew)
     m.is_alive[0] = m.is_alive[1] = true; /* 2 is away: the leader's to drop */
     m.brokers[1].broker_epoch = 2;
     refresh(&m);
-    struct controller_case c = {&replicas, &state, &m.alive, false, false, &none, false};
+    struct controller_case c = {&replicas, &state, &m.alive, false, false, &none, false, NULL, 0};
     controller_elect(&c, &d);
     ck_assert_int_eq(d.verdict, CONTROLLER_ELECT);
     ck_assert_int_eq(d.state.leader, 0);
@@ -363,7 +402,7 @@ START_TEST(preferred_replica_leads_again_only_when_it_is_in_sync)
         refresh(&m);
         for (int i = 0; i < 3; i++)
             stir(&m, &seed);
-        struct controller_case c = {&replicas, &state, &m.alive, false, false, &none, false};
+        struct controller_case c = {&replicas, &state, &m.alive, false, false, &none, false, NULL, 0};
         bool may = m.is_alive[0] && m.brokers[0].broker_epoch == 1 && !m.brokers[0].draining;
         bool well = m.is_alive[1] && m.brokers[1].broker_epoch == 1;
         bool is_given = controller_prefer(&c, &next);
@@ -401,6 +440,7 @@ END_TEST
 SUITE_MAIN("property/controller", SUITE_TEST_SLOW(elections_keep_the_invariants, 60),
            SUITE_TEST(draining_leader_stays_only_when_there_is_no_other),
            SUITE_TEST(who_is_away_leaves_the_isr_with_the_old_leader),
+           SUITE_TEST(offline_leader_hands_over_while_another_in_sync_can_lead),
            SUITE_TEST(unclean_election_takes_a_live_replica_only_as_the_last_resort),
            SUITE_TEST(sole_replica_leads_when_it_lives_and_nobody_else_ever_does),
            SUITE_TEST_SLOW(longest_log_leads_when_all_in_sync_lost_their_page_cache, 60),

@@ -330,6 +330,18 @@ int cluster_subscribe(struct cluster *c, struct inbox *inbox, cluster_view_callb
     return 0;
 }
 
+int64_t cluster_replication_quota(const struct cluster *c)
+{
+    (void)c;
+    return 0;
+}
+
+int64_t cluster_move_throttle(const struct cluster *c)
+{
+    (void)c;
+    return 0;
+}
+
 struct offsets *cluster_offsets(struct cluster *c)
 {
     return NULL;

@@ -48,6 +48,9 @@ struct brook_partition {
     size_t replicas_count;
     const int32_t *isr;
     size_t isr_count;
+    const int32_t *offline; /* of the replicas those that live, but whose log is offline there (a disk failed) */
+    size_t offline_count;
+    const char *why_leaderless; /* and who is waited for: a sentence; NULL: it has a leader */
 };
 struct brook_topic {
     const char *name;
@@ -56,6 +59,13 @@ struct brook_topic {
     const struct brook_partition *partitions;
     size_t partitions_count;
 };
+/* A node of ZooKeeper that makes no sense to the broker that answers: what it said before counts. */
+struct brook_unreadable {
+    const char *path;
+    const char *reason;
+    const char *topic; /* NULL: it is of none */
+    int32_t partition; /* -1: of none */
+};
 struct brook_cluster {
     const char *cluster_id;
     int32_t controller; /* -1: none known */
@@ -63,6 +73,8 @@ struct brook_cluster {
     size_t brokers_count;
     const struct brook_topic *topics;
     size_t topics_count;
+    const struct brook_unreadable *unreadable; /* the first hundred */
+    size_t unreadable_count;
 };
 /* `topics` NULL with count 0: all topics. */
 int brook_admin_describe_cluster(brook_admin *admin, const char *const *topics, size_t count, int timeout_ms,
@@ -118,8 +130,9 @@ struct brook_partition_plan {
     size_t replicas_count;   /* 0: cancel the move that runs */
 };
 /* Move partitions to other brokers. Returns when the plan is taken over: brook_admin_list_reassignments() shows what
- * is still on its way. `quota_bytes`: bytes per second that each broker of the cluster may pull for new replicas from
- * now on, 0 without limit, -1 as it is (count 0: only that is set). Errors as above: -BROOK_E_INVALID_REPLICAS,
+ * is still on its way. `quota_bytes`: bytes per second that each broker of the cluster may pull for replicas that moves
+ * add, until nothing is being moved any more; 0 without limit, -1 as it is (count 0: only that is set, for what is being
+ * moved). Errors as above: -BROOK_E_INVALID_REPLICAS,
  * -BROOK_E_BROKER_NOT_AVAILABLE, -BROOK_E_NO_REASSIGNMENT, ... `validate_only`: check, write nothing. */
 int brook_admin_reassign(brook_admin *admin, const struct brook_partition_plan *plans, size_t count,
                          int64_t quota_bytes, bool validate_only, int timeout_ms, struct brook_error *errors,
@@ -143,6 +156,8 @@ struct brook_reassignment {
 struct brook_reassignments {
     const struct brook_reassignment *list;
     size_t count;
+    int64_t throttle_bytes; /* per second and broker, for replicas that moves add, until the last one has ended; 0: none */
+    int64_t quota_bytes;    /* replication.quota.bytes of the broker that answered: of all that are not in sync; 0: none */
 };
 int brook_admin_list_reassignments(brook_admin *admin, int timeout_ms, struct brook_reassignments **ret_reassignments,
                                    struct brook_error *error);

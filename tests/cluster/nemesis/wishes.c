@@ -48,7 +48,7 @@ bool wishes_elect(struct wishes *w, const struct topics *topics)
 {
     int32_t partitions = topics->partitions;
     struct znode_wish *list = calloc((size_t)partitions, sizeof *list);
-    struct znode_wishes wishes = {list, (size_t)partitions};
+    struct znode_wishes wishes = {.list = list, .count = (size_t)partitions};
     if (!list)
         abort();
     for (int32_t p = 0; p < partitions; p++)
@@ -65,6 +65,6 @@ bool wishes_move(struct wishes *w, const struct topics *topics, int32_t partitio
     struct znode_wish one = {.topic = (char *)(intptr_t)topics_name(topics, partition),
                              .partition = topics_number(topics, partition),
                              .replicas = {(int32_t *)(intptr_t)replicas, count}};
-    struct znode_wishes wishes = {&one, 1};
+    struct znode_wishes wishes = {.list = &one, .count = 1};
     return wish(w, PATH_REASSIGN, &wishes, ZNODE_WISH_REASSIGN);
 }

@@ -102,6 +102,7 @@ static const char *const texts[][2] = {
     {"log.dirs", "/d/1,/d/2"}, {"zookeeper.connect", "z:3333/p"}, {"log.level", "warn"}, {"unclean.leader.election.enable", "true"},
     {"auto.leader.rebalance.enable", "false"}, {"log.format", "json"},
     {"log.durability", "interval"}, {"log.cleanup.policy", "compact"}, {"log.cleaner.min.cleanable.ratio", "0.25"},
+    {"log.message.timestamp.type", "LogAppendTime"},
 };
 #define TEXTS_COUNT (sizeof texts / sizeof texts[0])
 
@@ -158,6 +159,7 @@ START_TEST(every_setting_arrives_where_it_belongs)
     ck_assert_str_eq(rooms.cluster.rack, "north");
     ck_assert_int_eq(rooms.cluster.topic_defaults.log.cleanup_policy, CLEANUP_COMPACT);
     ck_assert_int_eq(rooms.cluster.topic_defaults.log.min_dirty_ppm, 250000);
+    ck_assert_int_eq(rooms.cluster.topic_defaults.log.timestamp_type, TIMESTAMP_LOG_APPEND);
     ck_assert_str_eq(rooms.cluster.zookeeper_connect, "z:3333/p");
     ck_assert_int_eq(rooms.cluster.topic_defaults.durability.mode, DURABILITY_INTERVAL);
     ck_assert_int_eq(rooms.cluster.topic_defaults.unclean_election, 1);

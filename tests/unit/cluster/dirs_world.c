@@ -167,7 +167,7 @@ int world_start(struct world *w)
                                         .free_bytes_min = ROOM,
                                         .defaults = &w->config,
                                         .diag = &w->diag};
-    struct hosting_events events = {opened, changed, noted, closed, w, NULL};
+    struct hosting_events events = {opened, changed, noted, closed, w, NULL, NULL};
     struct brook_error error = {0};
     w->is_opened = w->is_closed = false;
     w->broker_epoch++;

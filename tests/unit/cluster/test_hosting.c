@@ -142,7 +142,7 @@ static void begin_at_rate(struct world *w, const char *name, int64_t bytes_per_s
                                                     .expanded_bytes_max = 1 << 20},
                                         .defaults = &defaults,
                                         .diag = &w->diag};
-    struct hosting_events events = {opened, changed, NULL, closed, w, NULL};
+    struct hosting_events events = {opened, changed, NULL, closed, w, NULL, NULL};
     ck_assert_int_eq(inbox_init(&w->inbox), 0);
     ck_assert_int_eq(image_new(&defaults, &w->image), 0);
     put_topic(w);
@@ -472,6 +472,45 @@ START_TEST(a_topic_with_that_policy_is_compacted_and_remembered)
 }
 END_TEST
 
+static bool tick_until_refused(void *arg)
+{
+    struct world *w = arg;
+    tick_until_cleaned(w);
+    return w->errors > 0;
+}
+
+static bool tick_until_second_refusal(void *arg)
+{
+    struct world *w = arg;
+    tick_until_cleaned(w);
+    return w->errors > 1;
+}
+
+/* Long before the time that other failures wait, though it was tried in vain. */
+START_TEST(a_compaction_without_room_is_tried_again_soon_and_when_there_is_some)
+{
+    struct world w;
+    begin(&w, "no-room");
+    for (int i = 0; i < 200; i++)
+        append_keyed(&w, i % 3, i);
+    faulty_free_bytes(w.path, 0);
+    hosting_tick(w.hosting, w.now_ms);
+    faulty_only(".cleaned");
+    faulty_fail(FAULTY_PWRITEV, 1, 1000000, ENOSPC);
+    set_policy(&w, "compact");
+    ck_assert(suite_wait(tick_until_refused, &w, 10000));
+    ck_assert_msg(strstr(w.last_error, "not compacted, tried again in 5 s, or when there is room"), "%s", w.last_error);
+    faulty_free_bytes(w.path, 1 << 30); /* so it seems */
+    ck_assert(suite_wait(tick_until_second_refusal, &w, 30000));
+    ck_assert_msg(strstr(w.last_error, "tried again in 10 s"), "%s", w.last_error);
+    faulty_reset();
+    ck_assert(suite_wait(tick_until_cleaned, &w, HOSTING_CLEAN_RETRY_MS / 5));
+    ck_assert_uint_eq(w.errors, 2);
+    faulty_free_bytes("", -1);
+    end(&w);
+}
+END_TEST
+
 static bool pump_until_begun(void *arg)
 {
     struct world *w = arg;
@@ -523,6 +562,7 @@ START_TEST(neither_the_end_nor_a_deletion_waits_for_a_compaction)
 END_TEST
 
 SUITE_MAIN("unit/cluster/hosting", SUITE_TEST(a_topic_with_that_policy_is_compacted_and_remembered),
+           SUITE_TEST_SLOW(a_compaction_without_room_is_tried_again_soon_and_when_there_is_some, 90),
            SUITE_TEST_SLOW(neither_the_end_nor_a_deletion_waits_for_a_compaction, 60),
            SUITE_TEST(a_log_that_goes_offline_is_told_of_once_and_opened_anew),
            SUITE_TEST(a_log_whose_sync_failed_is_told_of_once_and_never_opened_anew),

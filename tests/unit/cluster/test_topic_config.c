@@ -61,6 +61,9 @@ static const struct {
     {"message.timestamp.before.max.ms", "-1", false},
     {"message.timestamp.after.max.ms", "9223372036854775807", true},
     {"message.timestamp.after.max.ms", "-1", false},
+    {"message.timestamp.type", "LogAppendTime", true},
+    {"message.timestamp.type", "CreateTime", true},
+    {"message.timestamp.type", "logappendtime", false},
     {"durability", "fsync", true},
     {"durability", "replicated", true},
     {"durability", "interval", true},
@@ -137,7 +140,7 @@ START_TEST(what_is_set_is_what_is_shown_and_nothing_else_moves)
     struct topic_config base = defaults();
     struct collected before = {.count = 0};
     topic_config_visit(&base, collect, &before);
-    ck_assert_uint_eq(before.count, 20);
+    ck_assert_uint_eq(before.count, 21);
     for (size_t i = 0; i < before.count; i++) {
         char key[128], line[160];
         snprintf(key, sizeof key, "%.*s", (int)strcspn(before.text[i], "="), before.text[i]);
@@ -150,6 +153,8 @@ START_TEST(what_is_set_is_what_is_shown_and_nothing_else_moves)
             value = "interval";
         else if (!strcmp(key, "unclean.leader.election.enable"))
             value = "true";
+        else if (!strcmp(key, "message.timestamp.type"))
+            value = "LogAppendTime";
         else if (!strcmp(key, "cleanup.policy"))
             value = "compact,delete";
         else if (!strcmp(key, "min.cleanable.dirty.ratio"))
@@ -194,6 +199,28 @@ START_TEST(settings_in_force_are_used_as_far_as_they_make_sense)
     ck_assert_ptr_nonnull(strstr(error.text, "compression.type"));
     ck_assert_int_eq(config.log.retention_ms, 77);
     ck_assert_int_eq(config.log.segment_bytes, base.log.segment_bytes);
+}
+END_TEST
+
+START_TEST(a_segment_has_to_hold_the_largest_batch)
+{
+    struct topic_config base = defaults(), config;
+    struct brook_error error = {0};
+    struct znode_config_entry small[] = {{"segment.bytes", "4096"}}, both[] = {{"max.message.bytes", "4096"}, {"segment.bytes", "4096"}},
+                              other[] = {{"retention.ms", "5"}};
+    struct znode_config said = {small, 1};
+    base.message_bytes_max = 1 << 20;
+    ck_assert_int_eq(topic_config_apply(&base, &said, &config, NULL), 0);
+    ck_assert_int_eq(topic_config_check_sizes(&config, &said, &error), -BROOK_E_INVALID_CONFIG);
+    ck_assert_str_eq(error.text, "segment.bytes=4096 is less than max.message.bytes=1048576: a segment has to hold the largest batch");
+    said = (struct znode_config){both, 2};
+    ck_assert_int_eq(topic_config_apply(&base, &said, &config, NULL), 0);
+    ck_assert_int_eq(topic_config_check_sizes(&config, &said, &error), 0);
+    /* What others decided for all topics is not this one's fault. */
+    base.log.segment_bytes = 2048;
+    said = (struct znode_config){other, 1};
+    ck_assert_int_eq(topic_config_apply(&base, &said, &config, NULL), 0);
+    ck_assert_int_eq(topic_config_check_sizes(&config, &said, &error), 0);
 }
 END_TEST
 
@@ -271,5 +298,6 @@ END_TEST
 SUITE_MAIN("unit/cluster/topic_config", SUITE_TEST(a_change_touches_what_it_names),
             SUITE_TEST(each_value_is_taken_or_refused_by_name),
            SUITE_TEST(what_is_set_is_what_is_shown_and_nothing_else_moves),
+           SUITE_TEST(a_segment_has_to_hold_the_largest_batch),
            SUITE_TEST(durability_depends_on_the_replicas_unless_it_was_said),
            SUITE_TEST(settings_in_force_are_used_as_far_as_they_make_sense))

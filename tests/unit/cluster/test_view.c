@@ -33,7 +33,7 @@ static struct view_block *block(const char *name, uint32_t id, int32_t partition
 static struct view *view_of(struct view_block **blocks, size_t count, uint64_t version)
 {
     struct view_broker brokers[] = {{1, "a", 10, NULL}, {5, "b", 11, "r"}, {9, "c", 12, NULL}};
-    struct view_source source = {version, "id", 5, brokers, 3, blocks, count};
+    struct view_source source = {version, "id", 5, brokers, 3, blocks, count, NULL, 0};
     struct view *view = view_new(&source);
     ck_assert_ptr_nonnull(view);
     return view;

@@ -112,6 +112,12 @@ static int decode_elections(const char *data, size_t bytes)
     return r;
 }
 
+static int decode_throttle(const char *data, size_t bytes)
+{
+    int64_t bytes_per_s;
+    return znode_decode_throttle(data, bytes, &bytes_per_s, &error);
+}
+
 static int decode_ends(const char *data, size_t bytes)
 {
     struct znode_ends e = {0};
@@ -134,6 +140,7 @@ static const struct sample {
      "\"timestamp\":\"1671020353457\",\"port\":9092,\"version\":5}"},
     {decode_broker,
      "{\"version\":1,\"host\":\"localhost\",\"port\":9092,\"jmx_port\":9999,\"timestamp\":\"2233345666\"}"},
+    {decode_broker, "{\"version\":5,\"host\":\"h\",\"port\":1,\"offline\":{\"b\":[3,0],\"a\":[1]}}"},
     {decode_topic,
      "{\"version\":2,\"partitions\":{\"0\":[1]},\"adding_replicas\":{},\"removing_replicas\":{}}"},
     {decode_topic, "{\"removing_replicas\":{},\"partitions\":{\"1\":[2,3],\"0\":[1,2]},\"topic_id\":"
@@ -152,6 +159,8 @@ static const struct sample {
     {decode_plan, "{\"version\":1,\"partitions\":[{\"topic\":\"foo\",\"partition\":1,\"replicas\":[1,2,3],"
                   "\"log_dirs\":[\"any\"]}]}"},
     {decode_plan, "{\"version\":1,\"partitions\":[{\"topic\":\"foo\",\"partition\":1,\"replicas\":[]}]}"},
+    {decode_plan, "{\"version\":1,\"partitions\":[],\"throttle\":2000000}"},
+    {decode_throttle, "{\"version\":1,\"bytes_per_second\":2000000}"},
     {decode_elections, "{\"version\":1,\"partitions\":[{\"topic\":\"foo\",\"partition\":1},"
                        "{\"topic\":\"foo\",\"partition\":2,\"election\":\"unclean\"}]}"},
     {decode_ends, "{\"version\":1,\"broker_epoch\":5,\"ends\":{\"0\":[7,3,1200],\"1\":[7,-1,-1]}}"},
@@ -247,6 +256,9 @@ START_TEST(nonsense_is_refused)
         {decode_broker, "{\"version\":5,\"host\":\"h\",\"port\":\"x\"}"},
         {decode_broker, "{\"version\":5,\"host\":\"h\\u0000x\",\"port\":1}"},
         {decode_broker, "{\"version\":5,\"host\":\"h\",\"host\":\"g\",\"port\":1}"},
+        {decode_broker, "{\"version\":5,\"host\":\"h\",\"port\":1,\"offline\":{\"a/b\":[1]}}"},
+        {decode_broker, "{\"version\":5,\"host\":\"h\",\"port\":1,\"offline\":{\"a\":[-1]}}"},
+        {decode_broker, "{\"version\":5,\"host\":\"h\",\"port\":1,\"offline\":[]}"},
         {decode_broker, "[]"},
         {decode_broker, "{\"version\":5,\"host\":\"h\",\"port\":1} x"},
         {decode_topic, "{\"version\":3,\"partitions\":{}}"},
@@ -279,6 +291,10 @@ START_TEST(nonsense_is_refused)
         {decode_plan, "{\"version\":1,\"partitions\":[{\"topic\":\"a/b\",\"partition\":0,\"replicas\":[1]}]}"},
         {decode_plan, "{\"version\":1,\"partitions\":[{\"topic\":\"a\",\"partition\":0,\"replicas\":[1,1]}]}"},
         {decode_plan, "{\"version\":1,\"partitions\":[7]}"},
+        {decode_plan, "{\"version\":1,\"partitions\":[],\"throttle\":-1}"},
+        {decode_plan, "{\"version\":1,\"partitions\":[],\"throttle\":\"2M\"}"},
+        {decode_throttle, "{\"version\":1}"},
+        {decode_throttle, "{\"version\":1,\"bytes_per_second\":-1}"},
         {decode_elections,
          "{\"version\":1,\"partitions\":[{\"topic\":\"a\",\"partition\":0,\"election\":\"dirty\"}]}"},
         {decode_ends, "{\"version\":1,\"broker_epoch\":5,\"ends\":{\"0\":[7,3]}}"},

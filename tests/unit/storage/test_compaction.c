@@ -325,6 +325,64 @@ START_TEST(duplicates_in_one_batch_leave_the_last_in_every_codec)
 }
 END_TEST
 
+/* What is clean and stays so is read, and not written again. */
+START_TEST(segments_of_which_nothing_goes_are_not_written)
+{
+    struct log_settings s;
+    struct log *log = open_new("untouched", &s);
+    int64_t got;
+    for (int key = 0; key < 120; key++)
+        put(log, key, key, T0);
+    seal(log);
+    struct compaction_result first = compact(log, T0, 1000);
+    ck_assert_int_gt(first.segments_after, 8);
+    ck_assert_int_eq(first.records_removed, 0);
+    ck_assert_int_eq(first.segments_left, first.segments_before); /* they are dirty, and yet all of them stay */
+    int before = first.segments_after;
+
+    put(log, 60, 1000, T0); /* in the middle of them */
+    seal(log);
+    faulty_reset();
+    struct compaction_result r = compact(log, T0, 1000);
+    ck_assert_int_eq(r.records_removed, 1);
+    ck_assert_int_eq(find(log, "k60", &got), 1);
+    ck_assert_int_ge(r.segments_left, before - 2);
+    ck_assert_int_le(faulty_calls(FAULTY_RENAME | FAULTY_PWRITEV), 20);
+    for (int key = 0; key < 120; key++) {
+        char name[16];
+        snprintf(name, sizeof name, "k%d", key);
+        ck_assert_int_eq(find(log, name, &got), 1);
+    }
+    /* Nothing new: nothing to do, as before. */
+    ck_assert_int_eq(compact(log, T0, 1000).passes, 0);
+    ck_assert_int_eq(log_close(log), 0);
+}
+END_TEST
+
+/* A tombstone that is due goes from a segment that is clean otherwise, and one that is not costs no write. */
+START_TEST(a_tombstone_that_is_due_is_looked_for_in_the_clean_part)
+{
+    struct log_settings s;
+    struct log *log = open_new("due", &s);
+    int64_t got;
+    put(log, 7, 1, T0);
+    seal(log);
+    put(log, 7, -1, T0);
+    seal(log);
+    compact(log, T0, 1000); /* the value goes, the tombstone's time begins */
+    ck_assert_int_eq(find(log, "k7", &got), 1);
+    put(log, 8, 1, T0);
+    seal(log);
+    compact(log, T0 + s.delete_retention_ms - 1, 1000);
+    ck_assert_int_eq(find(log, "k7", &got), 1);
+    put(log, 9, 1, T0);
+    seal(log);
+    compact(log, T0 + s.delete_retention_ms + 1, 1000);
+    ck_assert_int_eq(find(log, "k7", &got), 0);
+    ck_assert_int_eq(log_close(log), 0);
+}
+END_TEST
+
 START_TEST(a_key_set_larger_than_the_map_takes_several_passes)
 {
     struct log_settings s;
@@ -744,6 +802,8 @@ SUITE_MAIN("storage/compaction", SUITE_TEST(siphash_gives_the_values_of_its_auth
            SUITE_TEST(the_active_segment_and_what_is_above_the_bound_stay),
            SUITE_TEST(a_tombstone_stays_for_its_time_and_then_goes),
            SUITE_TEST(duplicates_in_one_batch_leave_the_last_in_every_codec),
+           SUITE_TEST(segments_of_which_nothing_goes_are_not_written),
+           SUITE_TEST(a_tombstone_that_is_due_is_looked_for_in_the_clean_part),
            SUITE_TEST(a_key_set_larger_than_the_map_takes_several_passes),
            SUITE_TEST(a_batch_with_more_keys_than_the_map_is_got_through),
            SUITE_TEST(small_segments_become_one_that_survives_a_restart),

@@ -167,6 +167,37 @@ START_TEST(retention_takes_from_the_oldest_and_keeps_the_newest)
 }
 END_TEST
 
+/* The broker's clock, whatever the producer said; what was there before keeps its own. */
+START_TEST(a_log_with_append_time_stamps_what_it_appends)
+{
+    struct log_settings s = fixture_settings();
+    struct log *log = fixture_open(fixture_log_path("stamped"), &s, &fixture_clean);
+    int64_t base, offset, timestamp;
+    for (int i = 0; i < 4; i++) {
+        s.timestamp_type = i == 0 || i == 3 ? TIMESTAMP_CREATE : TIMESTAMP_LOG_APPEND;
+        log_configure(log, &s);
+        struct log_batch b = i == 2 ? batches_make_compressed(CODEC_LZ4, 3, 7000, 1, 20, 1) : batches_make(3, T0 + 900 * i, 1, 20, 1);
+        ck_assert_int_eq(log_append(log, &b, 1, 0, T0 + 100 * i, &base, NULL), 0);
+        ck_assert_int_eq(batch_check_crc(b.data, &b.header), 0);
+        ck_assert_int_eq(!!(b.header.attributes & BATCH_LOG_APPEND_TIME), i == 1 || i == 2);
+        struct batch_header stored = fixture_read_first(log, base);
+        ck_assert_uint_eq(stored.crc, b.header.crc);
+        ck_assert_int_eq(stored.max_timestamp, b.header.max_timestamp);
+        batches_free(&b);
+    }
+    const struct {
+        int64_t time, offset, found;
+    } table[] = {{0, 0, 0}, {3, 3, 100}, {100, 3, 100}, {101, 6, 200}, {201, 9, 2700}, {2701, 10, 2701}};
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        ck_assert_int_eq(log_find_time(log, T0 + table[i].time, INT64_MAX, 1 << 20, &offset, &timestamp), 0);
+        ck_assert_int_eq(offset, table[i].offset);
+        ck_assert_int_eq(timestamp, T0 + table[i].found);
+    }
+    ck_assert_int_eq(fixture_read_all(log, 0, true), 12);
+    ck_assert_int_eq(log_close(log), 0);
+}
+END_TEST
+
 static void append_stamped(struct log *log, int64_t timestamp, int64_t now)
 {
     struct log_batch b = batches_make(1, timestamp, 0, 150, 0);
@@ -193,6 +224,27 @@ START_TEST(stray_stamps_neither_keep_old_segments_nor_drop_fresh_ones)
     ck_assert_int_gt(start, 35);
     ck_assert_int_le(start, 40);
     ck_assert_int_eq(fixture_read_all(log, start, true), 80 - start);
+    ck_assert_int_eq(log_close(log), 0);
+}
+END_TEST
+
+START_TEST(stamps_far_ahead_are_told_once)
+{
+    struct log_settings s = fixture_settings();
+    s.segment_bytes = 600;
+    s.retention_ms = 2000;
+    struct log *log = fixture_open(fixture_log_path("ahead"), &s, &fixture_clean);
+    append_stamped(log, T0 + RETENTION_FUTURE_MS_MAX, T0); /* a day: believed */
+    log_retain(log, T0 + 1);
+    ck_assert_int_eq(log_take_future_stamp(log), 0);
+    for (int i = 0; i < 20; i++)
+        append_stamped(log, T0 + 2 * RETENTION_FUTURE_MS_MAX, T0);
+    ck_assert_int_gt(log_retain(log, T0 + RETENTION_FUTURE_MS_MAX + 2001), 0);
+    ck_assert_int_eq(log_take_future_stamp(log), 2 * RETENTION_FUTURE_MS_MAX);
+    ck_assert_int_eq(log_take_future_stamp(log), 0);
+    append_stamped(log, T0 + 9 * RETENTION_FUTURE_MS_MAX, T0);
+    log_retain(log, T0 + 1);
+    ck_assert_int_eq(log_take_future_stamp(log), 0);
     ck_assert_int_eq(log_close(log), 0);
 }
 END_TEST
@@ -303,6 +355,8 @@ END_TEST
 SUITE_MAIN("storage/time", SUITE_TEST(a_time_is_found_to_the_record_in_every_codec),
            SUITE_TEST(equal_and_falling_timestamps_give_the_first_that_fits),
            SUITE_TEST(log_append_time_counts_for_all_records_of_its_batch),
+           SUITE_TEST(a_log_with_append_time_stamps_what_it_appends),
+           SUITE_TEST(stamps_far_ahead_are_told_once),
            SUITE_TEST(a_batch_that_expands_too_far_is_an_error_not_a_crash),
            SUITE_TEST(age_is_told_by_believable_stamps_only),
            SUITE_TEST(retention_takes_from_the_oldest_and_keeps_the_newest),
