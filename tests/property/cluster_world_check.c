@@ -83,6 +83,14 @@ static void note_holders(struct world *w, const struct broker *leader, struct co
     }
 }
 
+static uint32_t assigned(const struct world *w)
+{
+    uint32_t all = 0;
+    for (int32_t i = 0; i < w->placement.replicas.count; i++)
+        all |= bit(w->placement.replicas.brokers[i]);
+    return all;
+}
+
 static void commit(struct world *w, const struct broker *b, int32_t offset)
 {
     struct committed *c = &w->committed[offset];
@@ -97,6 +105,7 @@ static void commit(struct world *w, const struct broker *b, int32_t offset)
     if (w->was_fsync && (c->by & w->durable[c->record.value]) != c->by)
         world_fail(w, "committed, and a member of the ISR never had it on its disk");
     note_holders(w, b, c, offset);
+    c->by &= assigned(w); /* its leader may not have heard yet that a move has ended: as in check_moved() */
     w->committed_end = offset + 1;
     w->counts->committed++;
 }
@@ -218,12 +227,9 @@ static void check_leaders_write(struct world *w, const struct op *op)
 /* 4, 6: before the write is applied. */
 void check_write(struct world *w, const struct op *op)
 {
-    uint32_t assigned = 0;
-    for (int32_t i = 0; i < w->placement.replicas.count; i++)
-        assigned |= bit(w->placement.replicas.brokers[i]);
     if (op->topic != w->topic)
         world_fail(w, "a state of a topic that was deleted is written into another of its name");
-    if (!op->state.isr || (op->state.isr & ~assigned))
+    if (!op->state.isr || (op->state.isr & ~assigned(w)))
         world_fail(w, "the ISR is empty, or has members that are not assigned");
     if (op->state.leader >= 0 && !(op->state.isr & bit(op->state.leader)))
         world_fail(w, "the leader is not in the ISR");

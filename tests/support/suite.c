@@ -24,8 +24,8 @@
 
 #define PARTS_MAX 16
 
-/* Programs that start real processes. */
-static bool is_cluster;
+/* Programs that start real processes, and tests that ask for it. */
+static bool wants_disk;
 
 bool suite_is_quick(void)
 {
@@ -40,7 +40,8 @@ int suite_rounds(int count)
 
 int suite_run(const char *name, const struct suite_test *tests, unsigned count)
 {
-    is_cluster = strncmp(name, "cluster/", 8) == 0;
+    bool is_cluster = strncmp(name, "cluster/", 8) == 0;
+    wants_disk = is_cluster;
     /* Sanitizer builds and distcheck run one smoke of each of them. */
     if (suite_is_quick() && is_cluster)
         count = 1;
@@ -86,9 +87,14 @@ static const char *parent_directory(void)
     const char *tmp = getenv("TMPDIR");
     if (tmp)
         return tmp;
-    bool fits = !is_cluster && access(MEMORY, W_OK | X_OK) == 0 && statvfs(MEMORY, &memory) == 0 &&
+    bool fits = !wants_disk && access(MEMORY, W_OK | X_OK) == 0 && statvfs(MEMORY, &memory) == 0 &&
                 (uint64_t)memory.f_bavail * memory.f_frsize >= MEMORY_BYTES_MIN;
     return fits ? MEMORY : "/tmp";
+}
+
+void suite_use_disk(void)
+{
+    wants_disk = true;
 }
 
 const char *suite_directory(void)

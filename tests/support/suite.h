@@ -38,6 +38,8 @@ int suite_rounds(int count);
  * not set, in memory (/dev/shm) if there is room, and under /tmp for suites named "cluster/...": real brokers have a real
  * disk, and the others do not wait for it. Never NULL. */
 const char *suite_directory(void);
+/* Let it be on a disk: for reads that must not wait, which a file system in memory knows nothing of. Before its first use. */
+void suite_use_disk(void);
 void suite_remove_tree(const char *path);
 
 /* The seed of this run: $BROOK_SEED or the clock; printed on stderr the first time. */

@@ -65,6 +65,7 @@ static void expect_from(struct case_ *x, int64_t offset)
 
 START_TEST(a_cold_reader_stalls_nobody_else)
 {
+    suite_use_disk();
     static const uint32_t waits_ms[] = {0, 20, 20000};
     struct case_ x;
     struct raw_pull pull;
@@ -88,6 +89,7 @@ END_TEST
 
 START_TEST(a_cold_reader_delays_no_reader_at_the_tail_of_its_loop)
 {
+    suite_use_disk();
     struct case_ x;
     struct raw_pull cold, tail;
     begin(&x);
@@ -112,6 +114,7 @@ END_TEST
 /* The place was found in the page cache; the records are not there, which comes out when they are to be sent. */
 START_TEST(records_that_are_cold_when_they_are_sent_delay_nobody_else)
 {
+    suite_use_disk();
     struct case_ x;
     struct raw_pull cold, tail;
     begin(&x);
@@ -139,6 +142,7 @@ END_TEST
 
 START_TEST(a_cold_partition_holds_up_no_other_one_of_its_pull)
 {
+    suite_use_disk();
     struct case_ x;
     struct raw_pull pull;
     begin(&x);
@@ -171,6 +175,7 @@ END_TEST
 
 START_TEST(who_leaves_or_stops_while_the_disk_is_read_harms_nobody)
 {
+    suite_use_disk();
     struct case_ x;
     struct raw_pull pull;
     begin(&x);
@@ -191,6 +196,7 @@ END_TEST
 
 START_TEST(what_can_not_be_read_from_the_disk_is_told)
 {
+    suite_use_disk();
     struct case_ x;
     struct raw_pull pull;
     begin(&x);

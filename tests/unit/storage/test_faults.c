@@ -438,6 +438,7 @@ static void assert_opens_after(const char *path, int64_t end_min, int64_t end_ma
  * without that, or that it would have to wait; and it never does. */
 START_TEST(a_cached_read_never_waits_for_the_disk)
 {
+    suite_use_disk();
     struct log_settings s = fixture_settings();
     faulty_reset();
     struct log *log = fixture_open(fixture_log_path("cached"), &s, &fixture_clean);
