@@ -18,6 +18,7 @@ struct controller_seat {
     int32_t seen; /* who sits there, -1: nobody or not known */
     bool is_free; /* the last observation found no node */
     bool stands;
+    bool is_leaving; /* it claims nothing any more */
     bool is_held;
     bool is_claiming; /* one chain of calls is under way */
     bool is_closed;
@@ -28,7 +29,7 @@ static void read_epoch(struct controller_seat *s);
 
 static void claim(struct controller_seat *s)
 {
-    if (!s->stands || s->is_held || s->is_claiming || !s->is_free || s->is_closed)
+    if (!s->stands || s->is_leaving || s->is_held || s->is_claiming || !s->is_free || s->is_closed)
         return;
     s->is_claiming = true;
     read_epoch(s);
@@ -199,7 +200,13 @@ void controller_seat_free(struct controller_seat *s)
 void controller_seat_stand(struct controller_seat *s)
 {
     s->stands = true;
+    s->is_leaving = false;
     claim(s);
+}
+
+void controller_seat_leave_to_others(struct controller_seat *s)
+{
+    s->is_leaving = true;
 }
 
 void controller_seat_expired(struct controller_seat *s)

@@ -33,6 +33,9 @@ void controller_seat_free(struct controller_seat *seat);
 
 /* Claim the seat whenever it is free, from now on (a registered broker does). */
 void controller_seat_stand(struct controller_seat *seat);
+/* Keep the seat if it is ours, but claim it no more (who is about to stop would soon give it up again), until
+ * controller_seat_stand(). */
+void controller_seat_leave_to_others(struct controller_seat *seat);
 /* The session is gone, and the seat with it: `lost` is called if it was ours. Stand again after registering.
  */
 void controller_seat_expired(struct controller_seat *seat);

@@ -151,7 +151,8 @@ void cluster_registration_noted(void *arg, int64_t broker_epoch)
         brook_error_set(&error, BROOK_E_NOMEM, "out of memory");
         return cluster_fail_start(c, &error);
     }
-    controller_seat_stand(c->seat);
+    if (!c->is_leaving)
+        controller_seat_stand(c->seat);
 }
 
 static void refused(void *arg, const struct brook_error *error)
@@ -362,6 +363,7 @@ void cluster_start_drain(struct cluster *c)
     c->is_leaving = true;
     c->leave_ms = clock_boot_ms() + c->s.controlled_shutdown_ms_max / 4 * 3;
     cluster_set_ready(c, "the broker is stopping");
+    controller_seat_leave_to_others(c->seat);
     if (c->is_connected && c->is_registered && has_to_leave(c))
         registry_drain(c->registry);
 }

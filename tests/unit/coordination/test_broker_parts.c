@@ -264,7 +264,7 @@ START_TEST(seat_is_one_persons_and_each_epoch_is_new)
     ck_assert_int_eq(caller_end(&a)->err, 0);
     /* Somebody removes the node by hand: whoever gets it next has a new epoch. */
     ck_assert_int_eq(delete (&a, one, PATH_CONTROLLER), 0);
-    for (int i = 0; i < 500 && !(y.elected || x.elected == 2); i++) {
+    for (int i = 0; i < 500 && !(x.lost && (y.elected || x.elected == 2)); i++) {
         caller_idle(&a, 5);
         caller_idle(&b, 5);
     }
@@ -282,6 +282,29 @@ START_TEST(seat_is_one_persons_and_each_epoch_is_new)
     coordinator_free(two, false, 5000);
     caller_done(&a);
     caller_done(&b);
+}
+END_TEST
+
+START_TEST(who_leaves_the_seat_to_others_keeps_it_and_does_not_claim_it)
+{
+    struct caller a;
+    struct coordinator *c = begin(&a, "/leave");
+    struct candidate x;
+    stand(&x, c, &a.inbox, 1);
+    ck_assert(caller_wait(&a, is_elected, &x, 5000));
+    controller_seat_leave_to_others(x.seat);
+    ck_assert_uint_eq(x.lost, 0);
+    ck_assert_int_eq(delete (&a, c, PATH_CONTROLLER), 0);
+    caller_idle(&a, 300);
+    controller_seat_tick(x.seat);
+    caller_idle(&a, 100);
+    ck_assert_uint_eq(x.lost, 1);
+    ck_assert_uint_eq(x.elected, 1);
+    controller_seat_stand(x.seat);
+    ck_assert(caller_wait(&a, is_elected, &x, 5000));
+    controller_seat_free(x.seat);
+    coordinator_free(c, false, 5000);
+    caller_done(&a);
 }
 END_TEST
 
@@ -592,6 +615,7 @@ int main(void)
         SUITE_TEST(sweeper_keeps_the_newest),
         SUITE_TEST(seat_is_one_persons_and_each_epoch_is_new),
         SUITE_TEST(seat_passes_on_when_it_is_released_or_its_session_ends),
+        SUITE_TEST(who_leaves_the_seat_to_others_keeps_it_and_does_not_claim_it),
         SUITE_TEST(registration_names_its_epoch_comes_back_and_refuses_a_second),
         SUITE_TEST(served_entries_follow_at_most_once_a_second_and_never_bring_a_topic_back),
         SUITE_TEST(tombstones_are_read_back_and_their_number_is_bounded),

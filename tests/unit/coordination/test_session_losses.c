@@ -7,6 +7,7 @@
 #include "tests/support/zookeeper.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +85,9 @@ START_TEST(links_are_lost_hundreds_of_times_without_leaks)
 }
 END_TEST
 
+/* Of all parts: a few cuts may all come between writes. */
+static atomic_int outcomes_unknown;
+
 /* Writes in flight meet a cut at any moment, also within the library's sending: one reply each, and the
  * node's version lies between those that succeeded and those that may have. */
 static void write_and_cut(int number)
@@ -128,7 +132,7 @@ static void write_and_cut(int number)
     ck_assert_int_ge(k.got.stat.version, done);
     ck_assert_int_le(k.got.stat.version, done + open);
     ck_assert_uint_eq(coordinator_generation(c), 1);
-    ck_assert_int_gt(open, 0);
+    atomic_fetch_add(&outcomes_unknown, open);
     coordinator_free(c, false, 3000);
     caller_done(&k);
     tcp_proxy_stop(proxy);
@@ -139,6 +143,7 @@ START_TEST(writes_meet_cuts_and_every_one_is_answered_once)
 {
     suite_seed();
     suite_parallel(write_and_cut, PARTS);
+    ck_assert_int_gt(atomic_load(&outcomes_unknown), 0);
 }
 END_TEST
 
