@@ -323,7 +323,10 @@ START_TEST(new_controller_goes_on_where_the_last_one_stopped)
     }
     ask(w, PATH_REASSIGN, "{\"topic\":\"planned\",\"partition\":0,\"replicas\":[2,1]}");
     ask(w, PATH_PREFERRED_ELECTION, "{\"topic\":\"preferred\",\"partition\":0}");
+    /* Nobody controls before both are there. */
+    ck_assert_int_eq(admin_create(w, PATH_CONTROLLER, "{\"version\":1,\"brokerid\":9,\"timestamp\":\"1\"}"), 0);
     start(w, 2);
+    ck_assert_int_eq(admin_delete(w, PATH_CONTROLLER), 0);
     wait_gone(w, PATH_REASSIGN);
     wait_gone(w, PATH_PREFERRED_ELECTION);
     for (size_t i = 0; i < 4; i++) {
