@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define POOL_BYTES ((size_t)256 << 20)
-#define WAIT_MS 5000
+#define WAIT_MS 20000
 
 struct fixture {
     struct event_base *base;
@@ -634,7 +634,7 @@ START_TEST(borrowed_records_leave_whole_behind_their_envelope)
             produce.acks = BROOK__ACKS__ACKS_NONE;
             ck_assert_int_eq(channel_send_oneway(f.channel, &request, iov, 2, on_sent, &sent), 0);
             produce.acks = BROOK__ACKS__ACKS_ALL;
-            ck_assert_int_eq(channel_send(f.channel, &request, iov, 2, 5000, on_reply, &one), 0);
+            ck_assert_int_eq(channel_send(f.channel, &request, iov, 2, WAIT_MS, on_reply, &one), 0);
         }
         wait_for(&f, &f.replies, 3);
         ck_assert_int_eq(sent, 3);
