@@ -243,17 +243,17 @@ static void leave_run(struct disk_job *job)
     }
     if (h->end == HOSTED_END_REOPEN) {
         h->has_sync_failed = log_sync_failed(h->log);
-        h->hint.start_offset = log_start_offset(h->log); /* readers may have deleted records meanwhile */
+        h->hint_left.start_offset = log_start_offset(h->log); /* readers may have deleted records meanwhile */
         log_close(TAKE(h->log)); /* that it was not a clean end is why it is closed */
         return;
     }
     if (h->log) {
         int64_t start = log_start_offset(h->log), end = log_end_offset(h->log);
-        h->hint.cleaned_offset = log_cleaned_offset(h->log);
+        h->hint_left.cleaned_offset = log_cleaned_offset(h->log);
         h->err = log_close(TAKE(h->log));
-        h->hint.start_offset = start;
+        h->hint_left.start_offset = start;
         if (!h->err)
-            h->hint.recovery_point = end;
+            h->hint_left.recovery_point = end;
     }
     if (h->end != HOSTED_END_CLOSE) {
         int err = set_aside(h);
@@ -287,6 +287,7 @@ static void leave_done(struct disk_job *job)
     struct hosted *h = CONTAINER_OF(job, struct hosted, job);
     struct hosting *hosting = h->hosting;
     hosting->leaving--;
+    h->hint = h->hint_left;
     say_left(h);
     if (h->end == HOSTED_END_CLOSE) {
         h->dir->bad_ends += h->err != 0; /* stays in the table for the last checkpoint */
@@ -309,6 +310,7 @@ static void leave_done(struct disk_job *job)
 
 static void start_leave(struct hosted *h)
 {
+    h->hint_left = h->hint;
     h->job.run = leave_run;
     h->job.done = leave_done;
     disk_pool_submit(h->hosting->pool, &h->job);

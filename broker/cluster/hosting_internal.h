@@ -94,6 +94,7 @@ struct hosted {
     struct durability durability;     /* likewise, once `is_durability_set` */
     bool is_durability_set;
     struct log_hint hint;
+    struct log_hint hint_left; /* the disk thread's, while the log is closed: `hint` when it is */
     int64_t high_watermark;
     int64_t retry_ms;
 

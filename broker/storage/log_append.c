@@ -141,10 +141,20 @@ static int take_back(struct log *log, size_t segments_before, int64_t bytes_befo
     return log_cut(log, segments_before, bytes_before, log->end_offset, NULL);
 }
 
+/* Others look whether it is there. */
+static int make_tail(struct log *log)
+{
+    struct tail *tail = calloc(1, sizeof *tail);
+    pthread_mutex_lock(&log->lock);
+    log->tail = tail;
+    pthread_mutex_unlock(&log->lock);
+    return tail ? 0 : -BROOK_E_NOMEM;
+}
+
 static int append(struct log *log, const struct log_batch *batches, size_t count, int64_t now_ms,
                   struct brook_error *error)
 {
-    if (!log->tail && !(log->tail = calloc(1, sizeof *log->tail))) {
+    if (!log->tail && make_tail(log) < 0) {
         log_producers_settle(log, false);
         return brook_error_set(error, BROOK_E_STORAGE_ERROR, "out of memory appending to %s",
                                directory_path(log->directory));

@@ -348,10 +348,10 @@ END_TEST
 
 /* ---- deleting records ------------------------------------------------------------------------------- */
 
-struct deletions {
+struct deletions { /* the stub's threads write here */
     unsigned hang_ups; /* so many requests are carried out and not answered */
     int64_t starts[8];
-    unsigned validated;
+    _Atomic unsigned validated;
 };
 
 /* Partition p ends at 100 + p. */

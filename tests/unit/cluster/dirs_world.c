@@ -1,21 +1,25 @@
 #include "tests/unit/cluster/dirs_world.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 static void note_line(void *arg, enum diag_level level, const char *subject, const char *message)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* disk threads have something to say, too */
     struct world *w = arg;
-    w->is_distrusted = w->is_distrusted || (level == DIAG_ERROR && (strstr(message, "a sync failed") ||
-                                                                    strstr(message, "the data directory")));
+    pthread_mutex_lock(&lock);
+    if (level == DIAG_ERROR && (strstr(message, "a sync failed") || strstr(message, "the data directory")))
+        w->is_distrusted = true;
     if (level == DIAG_ERROR) {
-        w->errors++;
         snprintf(w->last_error, sizeof w->last_error, "%s %s", subject, message);
+        w->errors++;
     } else if (level == DIAG_WARN) {
-        w->warnings++;
         snprintf(w->last_warning, sizeof w->last_warning, "%s %s", subject, message);
+        w->warnings++;
     }
+    pthread_mutex_unlock(&lock);
 }
 
 static void opened(void *arg, const struct brook_error *error)

@@ -30,8 +30,8 @@ struct world {
     int64_t now_ms;
     bool is_opened, is_closed, was_clean;
     int open_code;
-    unsigned errors, warnings;
-    bool is_distrusted; /* a sync or a directory failed: until the next life */
+    _Atomic unsigned errors, warnings;
+    _Atomic bool is_distrusted; /* a sync or a directory failed: until the next life */
     char last_error[700], last_warning[700];
     int64_t stored[PARTITIONS]; /* records that were acknowledged */
     int awaited;                /* a partition, or an answer */

@@ -30,7 +30,7 @@ struct world {
     char log_path[PATH_MAX];
     int64_t now_ms;
     bool is_opened, is_closed;
-    unsigned errors;
+    _Atomic unsigned errors;
     unsigned refusals; /* of states */
     char last_error[400];
 };
@@ -42,8 +42,8 @@ static void note_line(void *arg, enum diag_level level, const char *subject, con
         w->refusals++;
     if (level < DIAG_ERROR)
         return;
-    w->errors++;
     snprintf(w->last_error, sizeof w->last_error, "%s %s", subject, message);
+    w->errors++; /* behind it: who sees the one reads the other */
 }
 
 static void opened(void *arg, const struct brook_error *error)
