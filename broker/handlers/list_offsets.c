@@ -14,6 +14,7 @@ struct lookup {
     struct partition *partition; /* a reference while a disk thread looks */
     int64_t wanted;
     int64_t visible_end;
+    bool is_end_known;
     size_t expanded_bytes_max;
     int32_t leader_epoch;
     int64_t offset;
@@ -70,6 +71,12 @@ static void one_is_done(struct listing *listing)
         finish(listing);
 }
 
+static void say_end_unknown(struct brook_error *error, const char *topic, int32_t partition)
+{
+    brook_error_set(error, BROOK_E_OFFSET_NOT_AVAILABLE,
+                    "partition %s/%d: the leader is new and does not know yet how far records are safe", topic, partition);
+}
+
 /* ---- on a disk thread ---------------------------------------------------------------------------------- */
 
 static void find_time(struct disk_work *work)
@@ -77,7 +84,9 @@ static void find_time(struct disk_work *work)
     struct lookup *l = CONTAINER_OF(work, struct lookup, work);
     int r = log_find_time(partition_log(l->partition), l->wanted, l->visible_end, l->expanded_bytes_max,
                           &l->offset, &l->timestamp);
-    if (r == -BROOK_E_NOT_FOUND) {
+    if (r == -BROOK_E_NOT_FOUND && !l->is_end_known) { /* it may be behind it, and consumers may have seen it */
+        say_end_unknown(&l->error, partition_topic(l->partition), partition_number(l->partition));
+    } else if (r == -BROOK_E_NOT_FOUND) {
         l->offset = l->visible_end;
         l->timestamp = -1;
     } else if (r < 0) {
@@ -113,15 +122,14 @@ static void look(struct request *r, struct lookup *l, const Brook__ListOffsetsPa
         break;
     case BROOK__OFFSET_QUERY__LATEST:
         if (!marks.is_end_known)
-            brook_error_set(&l->error, BROOK_E_OFFSET_NOT_AVAILABLE,
-                            "partition %s/%d: the leader is new and does not know yet how far records are safe",
-                            topic->name, entry->partition);
+            say_end_unknown(&l->error, topic->name, entry->partition);
         l->offset = marks.visible_end;
         break;
     case BROOK__OFFSET_QUERY__BY_TIME:
         l->partition = partition_ref(p);
         l->wanted = entry->timestamp;
         l->visible_end = marks.visible_end;
+        l->is_end_known = marks.is_end_known;
         l->expanded_bytes_max = r->loop->settings->expanded_bytes_max;
         l->work = (struct disk_work){.run = find_time, .done = time_found};
         l->listing->pending++;

@@ -63,8 +63,8 @@ static bool has_as_much(void *arg)
     return log_size(p->r, p->leader) > p->before && log_size(p->r, p->follower) == log_size(p->r, p->leader);
 }
 
-/* What the leader itself says, asked once. */
-static int latest_of(struct replicated *r, const struct topic_id *topic, int32_t leader, int64_t *ret_offset)
+/* What the leader itself says, asked once: of LATEST, or BY_TIME of a time that no record has. */
+static int end_of(struct replicated *r, const struct topic_id *topic, int32_t leader, int query, int64_t *ret_offset)
 {
     struct raw_client c;
     raw_open(&c, port_of(r, leader));
@@ -78,7 +78,9 @@ static int latest_of(struct replicated *r, const struct topic_id *topic, int32_t
     entry.has_topic_id = entry.has_partition = entry.has_query = true;
     entry.topic_id = envelope_bytes((uint8_t *)(uintptr_t)topic->bytes, sizeof topic->bytes);
     entry.partition = 0;
-    entry.query = BROOK__OFFSET_QUERY__LATEST;
+    entry.query = (Brook__OffsetQuery)query;
+    entry.has_timestamp = true;
+    entry.timestamp = INT64_MAX;
     raw_send(&c, &request, NULL, 0);
     Brook__Response *response = raw_receive(&c);
     ck_assert_int_eq(raw_status(response), 0);
@@ -140,14 +142,18 @@ START_TEST(latest_waits_until_a_new_leader_knows)
 
     struct question q = {.config = r->config};
     ck_assert_int_eq(pthread_create(&q.thread, NULL, ask_latest, &q), 0);
-    for (int i = 0; i < 5; i++)
-        ck_assert_int_eq(latest_of(r, &topic, replicas[1], &offset), BROOK_E_OFFSET_NOT_AVAILABLE);
+    for (int i = 0; i < 5; i++) {
+        ck_assert_int_eq(end_of(r, &topic, replicas[1], BROOK__OFFSET_QUERY__LATEST, &offset), BROOK_E_OFFSET_NOT_AVAILABLE);
+        ck_assert_int_eq(end_of(r, &topic, replicas[1], BROOK__OFFSET_QUERY__BY_TIME, &offset), BROOK_E_OFFSET_NOT_AVAILABLE);
+    }
     brokers_signal(r->b, replicas[2], SIGCONT);
     pthread_join(q.thread, NULL);
     ck_assert_int_eq(q.result, 0);
     ck_assert_int_ge(q.latest.offset, 70);
     replicated_flush(r);
-    ck_assert_int_eq(latest_of(r, &topic, replicas[1], &offset), 0);
+    ck_assert_int_eq(end_of(r, &topic, replicas[1], BROOK__OFFSET_QUERY__LATEST, &offset), 0);
+    ck_assert_int_eq(offset, 70);
+    ck_assert_int_eq(end_of(r, &topic, replicas[1], BROOK__OFFSET_QUERY__BY_TIME, &offset), 0);
     ck_assert_int_eq(offset, 70);
     ck_assert_int_eq(brokers_stop(r->b, replicas[0], 20000), 0);
     brokers_restart(r->b, replicas[0]);

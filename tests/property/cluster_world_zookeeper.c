@@ -108,7 +108,7 @@ static bool is_allowed(const struct world *w, const struct op *op)
         return op->version < 0 && !w->has_state;
     if (op->version != w->version && !is_broken(w, CLUSTER_VERSION))
         return false;
-    return joins_are_known(w, op) || is_broken(w, CLUSTER_JOIN_CHECK);
+    return joins_are_known(w, op) || (!op->is_finish && is_broken(w, CLUSTER_JOIN_CHECK));
 }
 
 /* The second part of the same multi: the target is where the partition is. */

@@ -33,6 +33,15 @@ static long number(const char *text, long min, long max, const char *what)
     return n;
 }
 
+static uint64_t seed(const char *text)
+{
+    char *end;
+    uint64_t n = strtoull(text, &end, 0);
+    if (!*text || *end || strchr(text, '-'))
+        refuse("--seed: a number from 0 on");
+    return n;
+}
+
 static size_t read_plan(char *text, enum fault_kind *plan)
 {
     size_t count = 0;
@@ -66,7 +75,7 @@ static void read_arguments(int argc, char **argv, struct nemesis_options *o, enu
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
         case 'm': o->seconds = minutes_to_seconds(optarg); break;
-        case 's': o->seed = strtoull(optarg, NULL, 0); break;
+        case 's': o->seed = seed(optarg); break;
         case 'b': o->brokers = (int)number(optarg, 1, NETWORK_BROKERS_MAX, "--brokers: 1 to 9"); break;
         case 'r': o->replicas = (int)number(optarg, 1, NETWORK_BROKERS_MAX, "--replicas: 1 to 9"); break;
         case 'p': o->partitions = (int)number(optarg, 1, 64, "--partitions: 1 to 64"); break;
