@@ -50,6 +50,17 @@ static int show(struct cli *cli, const struct brook_partition_name *list, const 
     return held == count ? code : CLI_FAILED;
 }
 
+/* Nobody leads there, and this election does not change it: not an error, but not nothing either. */
+static void say_leaderless(const struct brook_cluster *cluster)
+{
+    size_t n = 0;
+    for (size_t t = 0; t < cluster->topics_count; t++)
+        for (size_t i = 0; i < cluster->topics[t].partitions_count; i++)
+            n += cluster->topics[t].partitions[i].leader < 0;
+    if (n > 0)
+        cli_say("%zu partitions have no leader, which only a replica in sync changes, or --unclean; `brook cluster` says why", n);
+}
+
 static int elect(struct cli *cli, brook_admin *admin, const struct brook_cluster *cluster)
 {
     bool unclean = cli_flag(cli, "unclean");
@@ -68,6 +79,8 @@ static int elect(struct cli *cli, brook_admin *admin, const struct brook_cluster
         code = cli_fail("no election was held", &error);
     else
         code = show(cli, list, errors, count);
+    if (!unclean)
+        say_leaderless(cluster);
     free(list);
     free(errors);
     return code;
