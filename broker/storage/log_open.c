@@ -21,6 +21,8 @@ struct opening {
     struct brook_error *error;
     int64_t durable_below; /* the recovery point as it was given: what is bad below it was whole once */
     int64_t scanned_from;  /* base offset of the first segment that was scanned; -1: none was */
+    size_t whole_place;    /* of the last segment that was scanned and found whole, and where it ends */
+    int64_t whole_end;
     bool epochs_known;     /* from their file; else every header tells */
     bool is_new;           /* the directory was made just now */
 };
@@ -360,6 +362,9 @@ static int recover_segment(struct opening *o, size_t place)
             return report_damage(o, place, &scan);
         if (r == 0)
             r = cut_torn(o, place, &scan);
+    } else {
+        o->whole_place = place;
+        o->whole_end = scan.next_offset;
     }
     if (r == 0)
         r = sync_found(o, o->log->segments[place]);
@@ -367,10 +372,23 @@ static int recover_segment(struct opening *o, size_t place)
     return r;
 }
 
+/* The last but one ends, unsynced, before the name of the last says, and that one is empty: its name survived where the
+ * last batches before it did not. Nothing is lost with it, and going on at its name would leave a hole. */
+static int drop_name_only(struct opening *o)
+{
+    struct log *log = o->log;
+    size_t last = log->segments_count - 1;
+    bool is_it = last > 0 && o->whole_place == last - 1 && log_active(log)->bytes == 0 &&
+                 o->whole_end < log_active(log)->base_offset && o->whole_end > o->hint.recovery_point &&
+                 o->whole_end >= o->hint.start_offset;
+    return is_it ? drop_behind(o, last - 1) : 0;
+}
+
 /* From the segment that holds the recovery point on; with `from_last` the last segment only. */
 static int recover_from(struct opening *o, bool from_last)
 {
     struct log *log = o->log;
+    o->whole_place = SIZE_MAX;
     for (size_t i = 0; i < log->segments_count; i++) {
         bool last = i + 1 == log->segments_count;
         bool trusted = from_last ? !last : next_base(log, i) <= o->hint.recovery_point;
@@ -382,7 +400,9 @@ static int recover_from(struct opening *o, bool from_last)
         if (r != 0)
             return r;
     }
-    int r = sync_names(o);
+    int r = drop_name_only(o);
+    if (r == 0)
+        r = sync_names(o);
     return r == 0 ? resume(o) : r;
 }
 

@@ -253,7 +253,10 @@ static void reopen(struct world *w, const struct log_hint *hint)
     if (hint->clean) /* whatever went before, what was closed is in order */
         ck_assert_int_eq(recovery.indexes_rebuilt, 0);
     bool any = w->count > 0 && w->batches[w->count - 1].header.base_offset >= newest;
-    w->end = any ? last_of(&w->batches[w->count - 1]) + 1 : newest;
+    int64_t behind = w->count > 0 ? last_of(&w->batches[w->count - 1]) + 1 : newest;
+    /* Nothing but its name is there, and what would be before it was not synced. */
+    bool is_name_only = !any && !hint->clean && behind > hint->recovery_point && behind >= hint->start_offset;
+    w->end = any || is_name_only ? behind : newest;
     if (w->start > w->end)
         w->start = w->end;
     ck_assert_int_eq(log_durable_end(w->log), w->end);

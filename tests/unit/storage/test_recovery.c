@@ -343,6 +343,28 @@ START_TEST(a_torn_segment_with_an_empty_one_behind_it_is_the_end)
 }
 END_TEST
 
+/* Files grow by whole batches, so that is how a power cut often leaves them. Below the recovery point it is a gap. */
+START_TEST(a_segment_that_ends_early_with_only_a_name_behind_it_is_the_end)
+{
+    const char *path = fixture_log_path("edge-roll");
+    struct log_settings s = fixture_settings();
+    struct log_hint known = fixture_unclean;
+    fill(path, 10);
+    fixture_store(path, "00000000000000000500.log", "", 0);
+    struct log *log = fixture_open(path, &s, &fixture_unclean);
+    ck_assert_int_eq(log_end_offset(log), 10);
+    ck_assert_int_eq(fixture_count_files(path, ".log"), 1);
+    ck_assert_int_eq(fixture_append(log, 1, T0, 10), 10);
+    ck_assert_int_eq(fixture_read_all(log, 0, true), 11);
+    ck_assert_int_eq(log_close(log), 0);
+    fixture_store(path, "00000000000000000500.log", "", 0);
+    known.recovery_point = 11;
+    log = fixture_open(path, &s, &known);
+    ck_assert_int_eq(log_end_offset(log), 500);
+    ck_assert_int_eq(log_close(log), 0);
+}
+END_TEST
+
 static int is_segment(const struct dirent *e)
 {
     return strlen(e->d_name) == 24 && strcmp(e->d_name + 20, ".log") == 0;
@@ -580,6 +602,7 @@ SUITE_MAIN("storage/recovery", SUITE_TEST_SLOW(every_cut_leaves_the_whole_batche
            SUITE_TEST(only_what_lies_above_the_recovery_point_is_read),
            SUITE_TEST(a_recovery_point_beyond_the_log_is_not_believed),
            SUITE_TEST(a_torn_segment_with_an_empty_one_behind_it_is_the_end),
+           SUITE_TEST(a_segment_that_ends_early_with_only_a_name_behind_it_is_the_end),
            SUITE_TEST(behind_an_empty_segment_that_was_not_synced_nothing_counts),
            SUITE_TEST(two_empty_segments_are_the_end_at_the_first),
            SUITE_TEST(what_is_known_to_be_safe_stays_behind_an_empty_segment),
