@@ -11,6 +11,7 @@
  *
  * Epochs are a partition's own: nobody else has the producer id. All of it on the loop.
  */
+#include "client/metadata_cache.h"
 #include "client/producer_parts.h"
 #include "proto/base/clock.h"
 #include "proto/record/batch.h"
@@ -23,6 +24,16 @@
 static void put_on_agenda(brook_producer *p, struct produce_partition *q, int64_t ignored)
 {
     producer_agenda(p, q);
+}
+
+/* A broker without ZooKeeper may have no ids left where another has some. A connection more each time, for
+ * client_any_channel() to choose among. */
+static void meet_another_broker(brook_producer *p)
+{
+    const struct metadata_broker *brokers;
+    size_t count = metadata_brokers(client_metadata(p->client), &brokers);
+    if (count)
+        client_channel(p->client, brokers[(size_t)p->id_failures % count].broker_id, CLIENT_LANE_REQUESTS);
 }
 
 static void got_id(void *arg, const struct channel_reply *reply)
@@ -42,6 +53,8 @@ static void got_id(void *arg, const struct channel_reply *reply)
         brook_error_set(&p->id_error, error.code, "no producer id: %.200s",
                         error.text[0] ? error.text : brook_error_text(error.code));
         p->id_retry_ms = clock_boot_ms() + producer_back_off_ms(p, ++p->id_failures);
+        if (error.code == BROOK_E_COORDINATION_LOST)
+            meet_another_broker(p);
     } else {
         p->producer_id = body->producer_id;
         p->producer_epoch = (int16_t)body->producer_epoch;

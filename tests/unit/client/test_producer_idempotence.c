@@ -537,6 +537,31 @@ START_TEST(producer_id_is_asked_for_until_there_is_one)
 }
 END_TEST
 
+static enum stub_verdict first_has_none(void *arg, const struct stub_request *q)
+{
+    struct fixture *f = arg;
+    if (q->request->body_case != BROOK__REQUEST__BODY_INIT_PRODUCER || q->broker_id != 1)
+        return STUB_PASS;
+    atomic_fetch_add(&f->step, 1);
+    stub_reply_error(q, BROOK_E_COORDINATION_LOST, "not now");
+    return STUB_DONE;
+}
+
+START_TEST(another_broker_is_asked_for_a_producer_id_when_one_has_none)
+{
+    struct fixture *f = fixture_open(2, 2);
+    char first[32];
+    snprintf(first, sizeof first, "127.0.0.1:%d", stub_cluster_port(f->cluster, 1));
+    set(f, "bootstrap.servers", first);
+    fixture_start(f, first_has_none);
+    send_spread(f, 2, 100);
+    flush(f);
+    ck_assert_int_eq(f->counts[BROOK_STORED], 100);
+    ck_assert_int_ge(atomic_load(&f->step), 1);
+    fixture_close(f);
+}
+END_TEST
+
 START_TEST(brokers_that_give_no_producer_ids_fail_the_records)
 {
     struct fixture *f = fixture_open(1, 1);
@@ -589,5 +614,6 @@ SUITE_MAIN("client/producer_idempotence", SUITE_TEST(lost_answers_neither_duplic
            SUITE_TEST(what_a_deposed_leader_has_written_is_not_sent_anew_either),
            SUITE_TEST(numbers_that_come_too_early_are_sent_again), SUITE_TEST(fenced_producer_is_told_so), SUITE_TEST(sequence_wraps_on_both_sides),
            SUITE_TEST(topic_made_anew_gets_new_numbers), SUITE_TEST(producer_id_is_asked_for_until_there_is_one),
+           SUITE_TEST(another_broker_is_asked_for_a_producer_id_when_one_has_none),
            SUITE_TEST(brokers_that_give_no_producer_ids_fail_the_records),
            SUITE_TEST(contradictions_are_refused_when_asked_for_and_else_switch_it_off))
