@@ -182,12 +182,17 @@ static bool is_low(const struct producer_ids *ids)
     return ids->end - ids->next <= PRODUCER_IDS_LOW && ids->spare_next == ids->spare_end;
 }
 
+void producer_ids_prepare(struct producer_ids *ids)
+{
+    if (is_low(ids) && !ids->is_asking)
+        look(ids);
+}
+
 void producer_ids_take(struct producer_ids *ids, producer_id_callback *callback, void *arg)
 {
     int64_t id;
     if (!ids->first && take_from_block(ids, &id)) {
-        if (is_low(ids) && !ids->is_asking)
-            look(ids);
+        producer_ids_prepare(ids);
         callback(arg, 0, id);
         return;
     }

@@ -37,6 +37,7 @@
 #define CLUSTER_TOMBSTONES_MS 100  /* between two looks at them */
 #define CLUSTER_CLOSE_MS 60000     /* until logs that do not close are left behind */
 #define CLUSTER_SESSION_CLOSE_MS 2000
+#define CLUSTER_PRODUCER_IDS_MS 5000 /* between two looks whether there are producer ids ahead */
 #define CLUSTER_COMPLAIN_MS 60000 /* between two lines about ZooKeeper being away */
 
 struct subscriber {
@@ -115,6 +116,7 @@ struct cluster {
     int64_t unreadable_ms;
     int64_t housekeeping_ms;
     int64_t complain_ms;
+    int64_t producer_ids_ms; /* no look before */
     int64_t stop_ms;
     int64_t leave_ms; /* until when leaders may be moved away */
 };

@@ -278,6 +278,15 @@ void cluster_session_changed(void *arg, const struct coordinator_session *sessio
     }
 }
 
+/* So that new producers find some when ZooKeeper is away. */
+static void prepare_producer_ids(struct cluster *c, int64_t now_ms)
+{
+    if (!c->is_registered || !c->is_connected || now_ms < c->producer_ids_ms)
+        return;
+    c->producer_ids_ms = now_ms + CLUSTER_PRODUCER_IDS_MS;
+    producer_ids_prepare(c->producer_ids);
+}
+
 int64_t cluster_session_tick(struct cluster *c, int64_t now_ms)
 {
     if (c->is_draining || c->has_failed)
@@ -290,6 +299,7 @@ int64_t cluster_session_tick(struct cluster *c, int64_t now_ms)
         start_bootstrap(c);
     if (c->was_registered && c->cluster_id && !c->is_bootstrapping && !c->bootstrap_due)
         register_broker(c);
+    prepare_producer_ids(c, now_ms);
     registry_tick(c->registry);
     controller_seat_tick(c->seat);
     return now_ms + CLUSTER_HOUSEKEEPING_MS;

@@ -295,6 +295,82 @@ static int64_t consume(brook_consumer *consumer, int timeout_ms)
     return count;
 }
 
+static void count_stored(void *arg, const struct brook_report *report)
+{
+    ck_assert_msg(report->outcome == BROOK_STORED, "%s", report->error.text);
+    ++*(int *)arg;
+}
+
+/* With nothing set, and knowing one broker. */
+static void produce_anew(int port)
+{
+    struct brook_error error = {0};
+    brook_config *config;
+    brook_producer *producer;
+    char servers[32];
+    int stored = 0;
+    snprintf(servers, sizeof servers, "127.0.0.1:%d", port);
+    ck_assert_int_eq(brook_config_new(&config), 0);
+    ck_assert_int_eq(brook_config_set(config, "bootstrap.servers", servers, &error), 0);
+    ck_assert_msg(brook_producer_new(config, &producer, &error) == 0, "%s", error.text);
+    brook_producer_on_report(producer, count_stored, &stored);
+    for (int p = 0; p < 3; p++) {
+        struct brook_record record = {.topic = "young", .partition = p, .value = "v", .value_bytes = 1};
+        ck_assert_msg(brook_producer_send(producer, &record, BROOK_SEND_WAIT, &error) == 0, "%s", error.text);
+    }
+    ck_assert_int_eq(brook_producer_flush(producer, 10000), 0);
+    ck_assert_int_eq(stored, 3);
+    brook_producer_close(producer, 1000);
+    brook_config_free(config);
+}
+
+static int64_t producer_id_of(int port)
+{
+    struct raw_client client;
+    Brook__Request request = BROOK__REQUEST__INIT;
+    Brook__InitProducerRequest init = BROOK__INIT_PRODUCER_REQUEST__INIT;
+    request.body_case = BROOK__REQUEST__BODY_INIT_PRODUCER;
+    request.init_producer = &init;
+    raw_open(&client, port);
+    const Brook__Response *response = raw_ask(&client, &request, NULL, 0);
+    ck_assert_ptr_nonnull(response);
+    ck_assert_int_eq(raw_status(response), 0);
+    int64_t id = response->init_producer->producer_id;
+    raw_close(&client);
+    return id;
+}
+
+/* Each broker has a block of its own, and lives on it. */
+static void begin_to_produce(const int *ports)
+{
+    int64_t ids[3];
+    for (int i = 0; i < 3; i++) {
+        ids[i] = producer_id_of(ports[i]);
+        ck_assert_int_ge(ids[i], 0);
+        for (int other = 0; other < i; other++)
+            ck_assert_int_ne(ids[i] / 1000, ids[other] / 1000);
+        produce_anew(ports[i]);
+    }
+}
+
+/* Of the block that was taken last; -1: none was. */
+static int64_t last_producer_id(struct replicated *r)
+{
+    int64_t last;
+    coordinator_get(r->zk, PATH_PRODUCER_ID_BLOCK, caller_begin(&r->caller));
+    const struct got *got = caller_end(&r->caller);
+    if (got->err == -BROOK_E_NO_NODE)
+        return -1;
+    ck_assert_int_eq(got->err, 0);
+    ck_assert_int_eq(znode_decode_producer_block(got->data, strlen(got->data), &last, NULL), 0);
+    return last;
+}
+
+static bool have_blocks(void *arg)
+{
+    return last_producer_id(arg) >= 2999;
+}
+
 START_TEST(records_flow_on_while_zookeeper_is_away)
 {
     struct replicated *r = replicated_begin(3, NULL);
@@ -303,11 +379,15 @@ START_TEST(records_flow_on_while_zookeeper_is_away)
     struct brook_position at[3];
     struct znode_state before[3], after;
     int64_t read = 0;
+    int ports[3];
     replicated_topic(r, "t", 3, 3, "min.insync.replicas=2");
+    replicated_topic(r, "young", 3, 3, "min.insync.replicas=2");
     for (int32_t p = 0; p < 3; p++) {
+        ports[p] = describe(r, p + 1).port;
         ck_assert(replicated_state(r, "t", p, &before[p], NULL));
         at[p] = (struct brook_position){"t", p, BROOK_OFFSET_EARLIEST};
     }
+    ck_assert(replicated_wait(r, have_blocks, r, REPLICATED_WAIT_MS));
     ck_assert_int_eq(brook_consumer_new(r->config, &consumer, &error), 0);
     ck_assert_int_eq(brook_consumer_assign(consumer, at, 3, &error), 0);
     replicated_send(r, 300);
@@ -315,6 +395,7 @@ START_TEST(records_flow_on_while_zookeeper_is_away)
     while (read < 300)
         read += consume(consumer, 5000);
     zookeeper_kill(brokers_zookeeper(r->b));
+    begin_to_produce(ports);
     int64_t until = clock_boot_ms() + outage_ms();
     int rounds = 0;
     for (; clock_boot_ms() < until; rounds++) {
@@ -342,6 +423,7 @@ START_TEST(records_flow_on_while_zookeeper_is_away)
         ck_assert(replicated_state(r, "t", p, &after, NULL));
         ck_assert_int_ge(after.leader_epoch, before[p].leader_epoch);
     }
+    ck_assert_int_eq(last_producer_id(r), 2999); /* nobody took another block with the new registration */
     brook_consumer_close(consumer, 1000);
     replicated_check(r);
     replicated_end(r);

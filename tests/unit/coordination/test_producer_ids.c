@@ -98,6 +98,77 @@ START_TEST(ids_come_from_blocks_and_the_next_block_before_the_last_is_gone)
 }
 END_TEST
 
+static bool is_taken(void *arg)
+{
+    return fake_zookeeper_version(fake, PATH_PRODUCER_ID_BLOCK) >= *(const int *)arg;
+}
+
+static void wait_version(int version)
+{
+    ck_assert(caller_wait(&k, is_taken, &version, 10000));
+}
+
+START_TEST(a_block_is_there_before_the_first_question_and_only_one)
+{
+    begin();
+    producer_ids_prepare(ids);
+    producer_ids_prepare(ids); /* on its way already */
+    wait_version(0);
+    check_node("{\"version\":1,\"broker\":3,\"block_start\":\"0\",\"block_end\":\"999\"}");
+    producer_ids_prepare(ids); /* a registration later */
+    check_node("{\"version\":1,\"broker\":3,\"block_start\":\"0\",\"block_end\":\"999\"}");
+    ck_assert_uint_eq(fake_zookeeper_count(fake, FAKE_GET), 3); /* one, and those of the two checks */
+    fake_zookeeper_script(fake, (struct fake_rule){.op = FAKE_SYNC, .answer = FAKE_STALL, .times = 100});
+    for (int i = 0; i < PRODUCER_IDS_PER_BLOCK; i++)
+        producer_ids_take(ids, note, NULL);
+    ck_assert_uint_eq(taken_count, PRODUCER_IDS_PER_BLOCK); /* nobody waited for anything */
+    check_unique();
+    take(1);
+    ck_assert_int_eq(last_err, -BROOK_E_COORDINATION_LOST);
+    end();
+}
+END_TEST
+
+START_TEST(who_asks_while_the_first_block_is_on_its_way_gets_of_it)
+{
+    begin();
+    producer_ids_prepare(ids);
+    take(1);
+    ck_assert_int_eq(taken[0], 0);
+    ck_assert_uint_eq(fake_zookeeper_count(fake, FAKE_GET), 1);
+    check_node("{\"version\":1,\"broker\":3,\"block_start\":\"0\",\"block_end\":\"999\"}");
+    end();
+}
+END_TEST
+
+static bool is_read(void *arg)
+{
+    return fake_zookeeper_count(fake, FAKE_GET) >= *(const unsigned *)arg;
+}
+
+START_TEST(next_block_that_could_not_be_taken_is_taken_later)
+{
+    begin();
+    producer_ids_prepare(ids);
+    take(PRODUCER_IDS_PER_BLOCK - PRODUCER_IDS_LOW - 1);
+    fake_zookeeper_put(fake, PATH_PRODUCER_ID_BLOCK, "nonsense");
+    unsigned reads = fake_zookeeper_count(fake, FAKE_GET) + 1;
+    take(1);
+    ck_assert(caller_wait(&k, is_read, &reads, 10000));
+    check_node("nonsense"); /* its answer comes behind the one that could not be read */
+    fake_zookeeper_put(fake, PATH_PRODUCER_ID_BLOCK,
+                       "{\"version\":1,\"broker\":9,\"block_start\":\"5000\",\"block_end\":\"5999\"}");
+    int version = fake_zookeeper_version(fake, PATH_PRODUCER_ID_BLOCK);
+    producer_ids_prepare(ids);
+    wait_version(version + 1);
+    check_node("{\"version\":1,\"broker\":3,\"block_start\":\"6000\",\"block_end\":\"6999\"}");
+    take(PRODUCER_IDS_LOW + 1);
+    ck_assert_int_eq(taken[taken_count - 2], 999);
+    ck_assert_int_eq(taken[taken_count - 1], 6000);
+    end();
+}
+END_TEST
+
 START_TEST(block_whose_write_has_an_unknown_outcome_is_nobodys)
 {
     static const enum fake_answer losses[] = {FAKE_CLOSE, FAKE_STALL, FAKE_EXPIRE};
@@ -158,6 +229,9 @@ END_TEST
 
 SUITE_MAIN("coordination/producer_ids",
            SUITE_TEST(ids_come_from_blocks_and_the_next_block_before_the_last_is_gone),
+           SUITE_TEST_SLOW(a_block_is_there_before_the_first_question_and_only_one, 60),
+           SUITE_TEST(who_asks_while_the_first_block_is_on_its_way_gets_of_it),
+           SUITE_TEST(next_block_that_could_not_be_taken_is_taken_later),
            SUITE_TEST_SLOW(block_whose_write_has_an_unknown_outcome_is_nobodys, 60),
            SUITE_TEST(block_that_another_broker_took_first_is_not_used),
            SUITE_TEST(node_that_makes_no_sense_is_an_error_and_so_is_the_end_of_all_numbers))
