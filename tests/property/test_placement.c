@@ -307,7 +307,7 @@ START_TEST(a_grown_topic_falls_on_all_others_nearly_alike)
                 existing[count] = (struct znode_replicas){placed + 3 * count, 3};
         }
         for (int32_t dead = 0; dead < n; dead++)
-            ck_assert_int_le(uneven_after(&c, dead, placed, count, 3, false), 4);
+            ck_assert_int_le(uneven_after(&c, dead, placed, count, 3, false), 3);
     }
 }
 END_TEST
