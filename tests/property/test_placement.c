@@ -213,9 +213,128 @@ START_TEST(placement_is_balanced_within_one_and_spares_those_that_drain)
 }
 END_TEST
 
+/* ---- what a death brings ---------------------------------------------------------------------------- */
+
+#define MANY_BROKERS 16
+#define MANY_PARTITIONS 1000
+
+struct crowd {
+    struct controller_broker list[MANY_BROKERS];
+    struct controller_brokers alive;
+};
+
+/* `racks_count` 0: no racks; else `n` is a multiple of it, and racks are of one size. */
+static void gather(struct crowd *c, int32_t n, int32_t racks_count)
+{
+    *c = (struct crowd){.alive = {c->list, (size_t)n}};
+    for (int32_t i = 0; i < n; i++)
+        c->list[i] = (struct controller_broker){.broker_id = i,
+                                                .clean_from = -1,
+                                                .disk_from = -1,
+                                                .rack = racks_count ? racks[i % racks_count] : NULL};
+}
+
+/* The most that falls on a broker when `dead` dies, less the least, among those that may be its second. */
+static int32_t uneven_after(const struct crowd *c, int32_t dead, const int32_t *placed, int32_t count,
+                            int32_t replicas, bool other_racks)
+{
+    int32_t falls_on[MANY_BROKERS] = {0}, least = INT32_MAX, most = 0;
+    for (int32_t i = 0; i < count; i++)
+        if (placed[i * replicas] == dead)
+            falls_on[placed[i * replicas + 1]]++;
+    for (int32_t b = 0; b < (int32_t)c->alive.count; b++) {
+        if (b == dead || (other_racks && c->list[b].rack == c->list[dead].rack))
+            continue;
+        least = falls_on[b] < least ? falls_on[b] : least;
+        most = falls_on[b] > most ? falls_on[b] : most;
+    }
+    return most - least;
+}
+
+static void check_leads_after_deaths(const struct crowd *c, uint64_t start, int32_t count, int32_t replicas,
+                                     bool other_racks)
+{
+    int32_t placed[MANY_PARTITIONS * 5];
+    ck_assert_int_eq(placement_make(&c->alive, NULL, 0, start, count, replicas, placed, NULL), 0);
+    for (int32_t dead = 0; dead < (int32_t)c->alive.count; dead++)
+        ck_assert_int_le(uneven_after(c, dead, placed, count, replicas, other_racks), 2);
+}
+
+START_TEST(what_a_dead_broker_led_falls_on_all_others_alike)
+{
+    uint64_t seed = suite_seed();
+    for (int round = 0; round < suite_rounds(2000); round++) {
+        struct crowd c;
+        int32_t replicas = 2 + (int32_t)suite_random_below(&seed, 4);
+        int32_t n = replicas + (int32_t)suite_random_below(&seed, (uint64_t)(MANY_BROKERS + 1 - replicas));
+        gather(&c, n, 0);
+        check_leads_after_deaths(&c, suite_random(&seed),
+                                 1 + (int32_t)suite_random_below(&seed, MANY_PARTITIONS), replicas, false);
+    }
+}
+END_TEST
+
+START_TEST(what_a_dead_broker_led_falls_on_all_other_racks_alike)
+{
+    uint64_t seed = suite_seed();
+    for (int round = 0; round < suite_rounds(2000); round++) {
+        struct crowd c;
+        int32_t racks_count = 2 + (int32_t)suite_random_below(&seed, 3);
+        int32_t replicas = 2 + (int32_t)suite_random_below(&seed, (uint64_t)racks_count - 1);
+        gather(&c, racks_count * (1 + (int32_t)suite_random_below(&seed, 4)), racks_count);
+        check_leads_after_deaths(&c, suite_random(&seed),
+                                 1 + (int32_t)suite_random_below(&seed, MANY_PARTITIONS), replicas, true);
+    }
+}
+END_TEST
+
+/* A topic that grows step by step: what it has is not moved, what is added makes good for it. */
+START_TEST(a_grown_topic_falls_on_all_others_nearly_alike)
+{
+    uint64_t seed = suite_seed();
+    for (int round = 0; round < suite_rounds(500); round++) {
+        struct crowd c;
+        int32_t placed[MANY_PARTITIONS * 3], count = 0;
+        struct znode_replicas existing[MANY_PARTITIONS];
+        int32_t n = 4 + (int32_t)suite_random_below(&seed, MANY_BROKERS - 3);
+        gather(&c, n, 0);
+        while (count < MANY_PARTITIONS / 2) {
+            int32_t more = 1 + (int32_t)suite_random_below(&seed, 60);
+            ck_assert_int_eq(placement_make(&c.alive, existing, count, suite_random(&seed), more, 3,
+                                            placed + 3 * count, NULL),
+                             0);
+            for (int32_t end = count + more; count < end; count++)
+                existing[count] = (struct znode_replicas){placed + 3 * count, 3};
+        }
+        for (int32_t dead = 0; dead < n; dead++)
+            ck_assert_int_le(uneven_after(&c, dead, placed, count, 3, false), 3);
+    }
+}
+END_TEST
+
+START_TEST(topics_of_one_partition_have_all_pairs_of_first_and_second)
+{
+    for (int32_t n = 3; n <= MANY_BROKERS; n++) {
+        struct crowd c;
+        bool is_seen[MANY_BROKERS][MANY_BROKERS] = {0};
+        gather(&c, n, 0);
+        for (int32_t start = 0; start < n * (n - 1); start++) {
+            int32_t placed[3];
+            ck_assert_int_eq(placement_make(&c.alive, NULL, 0, (uint64_t)start, 1, 3, placed, NULL), 0);
+            ck_assert(!is_seen[placed[0]][placed[1]]);
+            is_seen[placed[0]][placed[1]] = true;
+        }
+    }
+}
+END_TEST
+
 SUITE_MAIN("property/placement",
            SUITE_TEST_SLOW(placement_is_balanced_within_one_and_spares_those_that_drain, 60),
            SUITE_TEST_SLOW(replicas_and_leaders_are_balanced_within_one_without_racks, 60),
            SUITE_TEST_SLOW(replicas_stand_in_as_many_racks_as_there_are, 60),
            SUITE_TEST_SLOW(racks_of_one_size_do_not_cost_balance, 60),
-           SUITE_TEST_SLOW(added_partitions_even_out_what_the_topic_has, 60))
+           SUITE_TEST_SLOW(added_partitions_even_out_what_the_topic_has, 60),
+           SUITE_TEST_SLOW(what_a_dead_broker_led_falls_on_all_others_alike, 60),
+           SUITE_TEST_SLOW(what_a_dead_broker_led_falls_on_all_other_racks_alike, 60),
+           SUITE_TEST_SLOW(a_grown_topic_falls_on_all_others_nearly_alike, 60),
+           SUITE_TEST(topics_of_one_partition_have_all_pairs_of_first_and_second))
