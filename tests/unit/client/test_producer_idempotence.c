@@ -23,6 +23,7 @@ struct fixture {
     int sent;
     int counts[3];
     int last_code;
+    int refusal; /* that the stub answers: set before it is asked */
     char last_text[256];
     atomic_int step;
     bool is_greeted;    /* the stub's thread: the connection is new, nothing was produced over it */
@@ -519,7 +520,7 @@ static enum stub_verdict refuse_ids(void *arg, const struct stub_request *q)
         return STUB_PASS;
     if (atomic_load(&f->step) > 0)
         atomic_fetch_sub(&f->step, 1);
-    stub_reply_error(q, f->last_code, "not now");
+    stub_reply_error(q, f->refusal, "not now");
     return STUB_DONE;
 }
 
@@ -527,7 +528,7 @@ START_TEST(producer_id_is_asked_for_until_there_is_one)
 {
     struct fixture *f = fixture_open(1, 2);
     atomic_store(&f->step, 4);
-    f->last_code = BROOK_E_COORDINATION_LOST;
+    f->refusal = BROOK_E_COORDINATION_LOST;
     fixture_start(f, refuse_ids);
     send_spread(f, 2, 100);
     flush(f);
@@ -566,7 +567,7 @@ START_TEST(brokers_that_give_no_producer_ids_fail_the_records)
 {
     struct fixture *f = fixture_open(1, 1);
     atomic_store(&f->step, -1);
-    f->last_code = BROOK_E_UNSUPPORTED;
+    f->refusal = BROOK_E_UNSUPPORTED;
     fixture_start(f, refuse_ids);
     send_spread(f, 1, 10);
     flush(f);
